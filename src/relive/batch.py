@@ -1,0 +1,169 @@
+"""What `ReplayBuffer.sample` returns: every field of the drawn rows, in one piece of memory.
+
+B  rows of the batch
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from relive.fields import Field, RowLayout
+
+CACHE_LINE = 64  # bytes; every field of a batch starts on one
+
+Observation = Tensor | dict[str, Any]
+
+
+class BatchLayout:
+    """Where the fields of a batch of B rows lie in its arena.
+
+    Ids, weights, then the columns of the row, each on a cache line of its
+    own. The offset of a column is the sum of the rounded-up sizes before it, so kernels compute it
+    from B alone.
+
+    Attributes:
+        columns: name -> (field, bytes of the field in one row), in arena order.
+        tree: nesting of the public fields, leaves are names of columns.
+    """
+
+    def __init__(self, row: RowLayout) -> None:
+        self.columns: dict[str, Field] = {"ids": Field((), torch.int64), "weights": Field()}
+        hidden = {"lane", "prev", "next"}
+        self.gathered = [column for name, column in row.columns.items() if name not in hidden]
+        self.columns.update((column.name, column.field) for column in self.gathered)
+        self.tree: dict[str, Any] = {**row.tree, "ids": "ids", "weights": "weights"}
+
+    def offsets(self, batch_size: int) -> dict[str, int]:
+        """Byte offset of every column in the arena of a batch of B rows."""
+        offsets, end = {}, 0
+        for name, field in self.columns.items():
+            offsets[name] = end
+            end += _lines(batch_size * field.nbytes)
+        return offsets
+
+    def arena_bytes(self, batch_size: int) -> int:
+        """Bytes of the arena of a batch of B rows."""
+        return sum(_lines(batch_size * field.nbytes) for field in self.columns.values())
+
+
+def _lines(nbytes: int) -> int:
+    return -(-nbytes // CACHE_LINE) * CACHE_LINE
+
+
+class Batch:
+    """Transitions drawn from a buffer. The caller owns it.
+
+    Every field is a view of one arena (`uint8`), made when it is first asked for. A batch of the
+    user's own
+    fields has them as attributes too: `batch.log_prob`.
+    """
+
+    __slots__ = ("_arena", "_layout", "_offsets", "_size", "_views")
+
+    def __init__(
+        self, layout: BatchLayout, arena: Tensor, batch_size: int, offsets: dict[str, int]
+    ) -> None:
+        self._layout = layout
+        self._arena = arena
+        self._size = batch_size
+        self._offsets = offsets
+        self._views: dict[str, Any] = {}
+
+    @property
+    def obs(self) -> Any:
+        """Observation: `[B, *shape]`, or a dict of such tensors."""
+        return self._field("obs")
+
+    @property
+    def action(self) -> Any:
+        """Action: `[B, *shape]`, or a dict of such tensors."""
+        return self._field("action")
+
+    @property
+    def reward(self) -> Tensor:
+        """Return of the k-step window that starts here: sum of gamma^j r_{t+j}. float32 `[B]`."""
+        return self._tensor("reward")
+
+    @property
+    def next_obs(self) -> Any:
+        """Observation after the k steps of the window: as `obs`."""
+        return self._field("next_obs")
+
+    @property
+    def terminated(self) -> Tensor:
+        """Whether the window ended in a terminal state. bool `[B]`."""
+        return self._tensor("terminated")
+
+    @property
+    def truncated(self) -> Tensor:
+        """Whether the window was cut by a time limit; the bootstrap still counts. bool `[B]`."""
+        return self._tensor("truncated")
+
+    @property
+    def discount(self) -> Tensor:
+        """gamma^k, 0 where terminated: target = reward + discount * bootstrap. float32 `[B]`."""
+        return self._tensor("discount")
+
+    @property
+    def weights(self) -> Tensor:
+        """Importance weights, 1 for uniform draws. float32 `[B]`."""
+        return self._tensor("weights")
+
+    @property
+    def ids(self) -> Tensor:
+        """Ids of the rows, for `update_priorities`. int64 `[B]`."""
+        return self._tensor("ids")
+
+    @property
+    def device(self) -> torch.device:
+        """Device of every field."""
+        return self._arena.device
+
+    def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Batch:
+        """The batch on `device`: itself if it is there, else a copy made in one transfer."""
+        if torch.device(device) == self._arena.device:
+            return self
+        arena = self._arena.to(device, non_blocking=non_blocking)
+        return Batch(self._layout, arena, self._size, self._offsets)
+
+    def keys(self) -> list[str]:
+        """Names of the fields."""
+        return list(self._layout.tree)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._layout.tree:
+            raise KeyError(f"a batch has no field {name!r}; it has {', '.join(self.keys())}")
+        return self._field(name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in self._layout.tree:
+            raise AttributeError(f"a batch has no field {name!r}")
+        return self._field(name)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __repr__(self) -> str:
+        return f"Batch({self._size} rows: {', '.join(self.keys())}; {self.device})"
+
+    def _field(self, name: str) -> Any:
+        view = self._views.get(name)
+        if view is None:
+            view = self._views[name] = self._build(self._layout.tree[name])
+        return view
+
+    def _tensor(self, name: str) -> Tensor:
+        view: Tensor = self._field(name)
+        return view
+
+    def _build(self, tree: Any) -> Any:
+        if isinstance(tree, dict):
+            return {key: self._build(branch) for key, branch in tree.items()}
+        field, start = self._layout.columns[tree], self._offsets[tree]
+        count = self._size * math.prod(field.shape)
+        view = self._arena[start : start + count * field.dtype.itemsize].view(field.dtype)
+        return view.view(self._size, *field.shape) if field.shape else view

@@ -1,0 +1,552 @@
+"""The replay buffer connects its parts and does nothing else.
+
+Packer and stream check and pack what is given, `write` folds it into rows of the ring, `sample` draws
+rows from it, `update` changes their priorities; the state is one block of memory.
+
+B  rows of a batch      E  environments (lanes)      T  steps in time      N  capacity, in rows
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import torch
+from torch import Tensor
+
+from relive.batch import Batch, BatchLayout
+from relive.errors import ConfigError, InputError, NotReadyError, UnsupportedError
+from relive.fields import Fields, RowLayout, fields_of
+from relive.ops import words as w
+from relive.ops.dispatch import known_device, operations
+from relive.sampling import Sampler, Uniform
+from relive.storage import memory, ring
+from relive.writing import autoreset as resets
+from relive.writing.packer import Packer, columns_of, ndim, vector
+from relive.writing.stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Autoreset = Literal["disabled", "next_step", "same_step"]
+
+
+class ReplayBuffer:
+    """A ring of transitions to sample from.
+
+    Every row written gets the next of a sequence of 64-bit ids, never reused; once `capacity` rows
+    are held, a new row takes the place of the oldest. n-step returns are folded when rows are
+    written, in one lane per environment: the newest n - 1 steps of an unfinished episode are not in
+    the ring yet (`end_episode` puts them there).
+
+    Any number of threads may use one buffer: a lock is held during each call.
+
+    Args:
+        capacity: rows in total, for all environments together.
+        fields: `{"obs": Field(...), "action": Field(...), **own}`, see `fields_of`; observations
+            may be nested dicts.
+        sampler: `Uniform()` or `Proportional(...)`.
+        num_envs: environments that one `add` writes a step of.
+        n_step: steps folded into one row.
+        gamma: discount of one step; batches carry gamma^k as `discount`.
+        autoreset: how a vector environment resets; must be named for several environments.
+        device: where the buffer lives.
+        seed: of the buffer's own random numbers.
+        track_reuse: count ages and reuse of what is sampled, for `stats` (4 bytes a row).
+        kernels: "auto", or "reference" for the slow plain-torch definition of every operation.
+
+    Raises:
+        ConfigError: a setting that cannot work, or more memory than is free.
+        UnsupportedError: a device that this version has no kernels for.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        fields: Fields,
+        *,
+        sampler: Sampler = Uniform(),
+        num_envs: int = 1,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        autoreset: Autoreset | None = None,
+        device: str | torch.device = "cpu",
+        seed: int = 0,
+        track_reuse: bool = False,
+        kernels: Literal["auto", "reference", "cpu"] = "auto",
+    ) -> None:
+        for name, count in (("capacity", capacity), ("num_envs", num_envs), ("n_step", n_step)):
+            memory.check_count(name, count)
+        if capacity < num_envs:
+            raise ConfigError(
+                f"capacity counts rows of all environments, so at least num_envs={num_envs}; "
+                f"given {capacity}"
+            )
+        if isinstance(gamma, bool) or not isinstance(gamma, int | float) or not 0 <= gamma <= 1:
+            raise ConfigError(f"gamma lies in [0, 1]; given {gamma!r}")
+        if autoreset is None and num_envs > 1:
+            raise ConfigError(
+                f"say how the {num_envs} environments reset: autoreset= {' | '.join(resets.MODES)} "
+                "(ReplayBuffer.for_env reads it from a Gymnasium vector environment)"
+            )
+        if autoreset is not None and autoreset not in resets.MODES:
+            raise ConfigError(f"autoreset is one of {', '.join(resets.MODES)}; given {autoreset!r}")
+        self._device = known_device(device)
+        self._ops = operations(self._device, kernels)
+        if not isinstance(sampler, Sampler):
+            raise ConfigError(f"sampler is Uniform() or Proportional(...); given {sampler!r}")
+        self._sampler = sampler
+        self._layout = RowLayout(fields, memory.ROW_ALIGNMENT.get(self._device.type, 16))
+        self._batch_layout = BatchLayout(self._layout)
+        self._num_envs, self._n_step, self._gamma = num_envs, n_step, float(gamma)
+        self._autoreset = autoreset or "disabled"
+        self._track_reuse = track_reuse
+        shapes = memory.tensor_shapes(
+            capacity, self._layout, self._sampler, num_envs, n_step, track_reuse
+        )
+        self._state = memory.allocate(shapes, self._device)
+        ring.initialise(
+            self._state,
+            self._layout,
+            self._batch_layout,
+            gamma=self._gamma,
+            autoreset=resets.MODES[self._autoreset],
+        )
+        self._sampler.configure(self._state)
+        self._packer = Packer(
+            self._layout, torch.zeros(1, num_envs, self._layout.row_bytes, dtype=torch.uint8)
+        )
+        self._own = frozenset(fields) - {"obs", "action"}
+        self._offsets: dict[int, tuple[dict[str, int], int]] = {}
+        self._lock = threading.RLock()
+        self.reseed(seed)
+
+    @classmethod
+    def for_env(
+        cls, env: Any, capacity: int, *, fields: Fields | None = None, **settings: Any
+    ) -> Self:
+        """A buffer for a Gymnasium environment or vector environment.
+
+        Spaces, number of environments and autoreset mode are read from it; everything else is as in
+        the constructor.
+
+        Args:
+            fields: other fields than `fields_of(env)`, for instance with some of your own.
+        """
+        settings.setdefault("num_envs", getattr(env, "num_envs", None) or 1)
+        if "autoreset" not in settings:
+            settings["autoreset"] = resets.mode_of(env)
+        return cls(capacity, fields_of(env) if fields is None else fields, **settings)
+
+    # Writing
+
+    def add(
+        self,
+        *,
+        obs: Any,
+        action: Any,
+        reward: Any,
+        next_obs: Any,
+        terminated: Any,
+        truncated: Any,
+        final_obs: Any = None,
+        **own: Any,
+    ) -> None:
+        """Write one step of every environment; copies what it is given.
+
+        All values have a leading axis E; it may be left out when there is one environment (told by
+        the reward). With n-step returns a row carries `own` fields of the first step of its window.
+
+        Args:
+            obs, action: `[E, *shape]`, arrays, tensors, numbers or lists; or dicts of such, as the
+                fields are.
+            reward: `[E]` float.
+            next_obs: as `obs`; with autoreset "same_step" it may be the next episode's first where
+                one has ended.
+            terminated, truncated: `[E]` bool; both may be true, then the step counts as terminated.
+            final_obs: the last observations of episodes that ended, for autoreset "same_step"
+                (`infos.get("final_obs")`).
+            own: the other fields the buffer was made with.
+
+        Raises:
+            InputError: a wrong name, shape or dtype, or a missing final observation; nothing has
+                changed then.
+        """
+        if own.keys() != self._own:
+            raise InputError(self._wrong_names(own))
+        leading = () if self._num_envs == 1 and ndim(reward) == 0 else (self._num_envs,)
+        with self._lock:
+            pack = self._packer.pack
+            for name, value in (
+                ("obs", obs),
+                ("action", action),
+                ("next_obs", next_obs),
+                *own.items(),
+            ):
+                if isinstance(self._layout.tree[name], str):
+                    pack(name, value, leading=leading)
+                else:
+                    for column, part in columns_of(self._layout, name, value):
+                        pack(column, part, leading=leading)
+            pack("reward", reward, leading=leading)
+            pack("terminated", terminated, leading=leading)
+            pack("truncated", truncated, leading=leading)
+            if self._autoreset == "same_step":
+                self._pack_final(final_obs)
+            elif final_obs is not None:
+                raise InputError(
+                    "final_obs belongs to autoreset='same_step'; "
+                    f"this buffer has {self._autoreset!r}"
+                )
+            self._ops.write(self._state, self._packer.steps, 0)
+
+    def extend(
+        self,
+        *,
+        obs: Any,
+        action: Any,
+        reward: Any,
+        next_obs: Any,
+        terminated: Any,
+        truncated: Any = None,
+        discount: Any = None,
+        env: int | None = 0,
+        **own: Any,
+    ) -> None:
+        """Write many steps in one call, in time order; any number, also more than the capacity.
+
+        The steps are folded like those of `add`, going on from whatever the lane holds, and the
+        last episode is closed at the end, as truncated if it has not ended. With `discount` the
+        rows are ready-made: they are stored as they are, with their own return and discount.
+
+        Args:
+            obs, action, reward, next_obs, terminated, truncated, own: as in `add`, with a leading
+                axis T for one stream, or `[T, E]` with `env=None`. `next_obs` is always the true
+                one. truncated: none if left out.
+            discount: `[T]` or `[T, E]`; gamma^k of ready-made rows, 0 where terminated.
+            env: the lane of the stream; None for all lanes at once.
+
+        Raises:
+            InputError: a wrong name, shape, dtype or lane; nothing has changed then.
+        """
+        if own.keys() != self._own:
+            raise InputError(self._wrong_names(own))
+        lanes = self._lanes(env)
+        given = {
+            "obs": obs,
+            "action": action,
+            "reward": reward,
+            "next_obs": next_obs,
+            "terminated": terminated,
+            **own,
+        }
+        if truncated is not None:
+            given["truncated"] = truncated
+        if discount is not None:
+            given["discount"] = discount
+        stream = Stream(self._layout, given, num_lanes=None if env is not None else self._num_envs)
+        with self._lock:
+            for steps, is_last in stream.chunks():
+                self._ops.write(
+                    self._state,
+                    steps,
+                    lanes[0],
+                    ready_made=discount is not None,
+                    close=discount is None and is_last,
+                )
+
+    def end_episode(self, env: int | None = None) -> None:
+        """Close the episode of one lane (None: of all) here, as truncated.
+
+        Waiting n-step windows become rows. Call it when you reset an environment yourself before
+        its episode has ended.
+
+        Raises:
+            InputError: no such lane.
+        """
+        lanes = self._lanes(env)
+        with self._lock:
+            self._ops.flush(self._state, lanes[0], len(lanes))
+
+    # Sampling
+
+    def ready(self, batch_size: int = 1) -> bool:
+        """Whether at least `batch_size` rows are held and something can be drawn."""
+        with self._lock:
+            drawable = not self.prioritized or self._state.word(w.TOTAL) > 0
+            return drawable and len(self) >= batch_size
+
+    def sample(
+        self,
+        batch_size: int,
+        *,
+        out: Batch | None = None,
+        train: bool = True,
+        device: str | torch.device | None = None,
+    ) -> Batch:
+        """Draw rows, with replacement.
+
+        Args:
+            batch_size: B >= 1; may exceed the number of rows.
+            out: a batch of `empty_batch(batch_size)` to write into.
+            train: False draws from a stream of its own and leaves progress, age and reuse alone.
+            device: move the batch there, in one copy.
+
+        Returns:
+            A batch that the caller owns.
+
+        Raises:
+            NotReadyError: nothing can be drawn yet.
+            InputError: a bad batch size, or a batch of another size.
+        """
+        if out is None:
+            batch = self.empty_batch(batch_size)
+        else:
+            batch = out
+            if (
+                not isinstance(out, Batch)
+                or out._layout is not self._batch_layout
+                or len(out) != batch_size
+            ):
+                raise InputError(
+                    f"out: given {out!r}, expected a batch of this buffer's "
+                    f"empty_batch({batch_size})"
+                )
+        with self._lock:
+            outcome = self._ops.sample(self._state, batch._arena, batch_size, train=train)
+            if outcome == w.NOTHING_TO_DRAW:
+                raise NotReadyError(
+                    "nothing can be drawn: "
+                    + ("all priorities are 0" if len(self) else "no row has been written yet")
+                    + self._waiting()
+                    + "; ask ready(batch_size) first"
+                )
+        return batch if device is None else batch.to(device, non_blocking=True)
+
+    def empty_batch(self, batch_size: int) -> Batch:
+        """A batch to be filled by `sample(batch_size, out=...)`; its values mean nothing yet."""
+        layout = self._offsets.get(batch_size)
+        if layout is None:
+            if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+                raise InputError(f"batch_size is a whole number >= 1; given {batch_size!r}")
+            layout = (
+                self._batch_layout.offsets(batch_size),
+                self._batch_layout.arena_bytes(batch_size),
+            )
+            self._offsets[batch_size] = layout
+        arena = torch.empty(layout[1], dtype=torch.uint8, device=self._device)
+        return Batch(self._batch_layout, arena, batch_size, layout[0])
+
+    def rows(self, ids: Any) -> Batch:
+        """The rows with these ids, weights 1.
+
+        Raises:
+            InputError: an id that is not held (any more).
+        """
+        with self._lock:
+            wanted = ring.known_ids(self._state, ids)
+            batch = self.empty_batch(len(wanted))
+            batch.ids.copy_(wanted)
+            batch.weights.fill_(1.0)
+            self._ops.gather(self._state, wanted, batch._arena)
+        return batch
+
+    def live_ids(self) -> Tensor:
+        """Ids of the rows held, oldest first: int64 `[len(buffer)]`."""
+        with self._lock:
+            return torch.arange(*ring.live_range(self._state), device=self._device)
+
+    # Priorities
+
+    @property
+    def prioritized(self) -> bool:
+        """Whether `update_priorities` means something for this buffer."""
+        return self._sampler.prioritized
+
+    def update_priorities(self, ids: Any, td_errors: Any = None, *, priorities: Any = None) -> None:
+        """Set priorities of rows from their TD errors.
+
+        leaf = (|td_error| + eps)^alpha. Rows overwritten since they were drawn are skipped and
+        counted; of several errors for one id the last decides; NaN and infinite errors follow
+        `bad_priority`.
+
+        Args:
+            ids: `[B]` integers, `batch.ids`.
+            td_errors: `[B]` floats; the sign does not matter. Detached, rounded to float32.
+            priorities: instead of errors, what `priorities(ids)` returned.
+
+        Raises:
+            UnsupportedError: the buffer is not prioritized.
+            InputError: shapes that differ, ids that were never given out, or (with
+                bad_priority="raise") a bad number; nothing has changed then.
+        """
+        if not self.prioritized:
+            raise UnsupportedError(
+                "this buffer draws uniformly and has no priorities; ask buffer.prioritized first, "
+                "or make it with sampler=Proportional()"
+            )
+        if (td_errors is None) == (priorities is None):
+            raise InputError("update_priorities takes either td_errors or priorities=")
+        if priorities is None:
+            values = vector("td_errors", td_errors, torch.float32)
+        else:
+            values = vector("priorities", priorities, torch.float32)
+        wanted = vector("ids", ids, torch.int64)
+        if len(wanted) != len(values):
+            raise InputError(
+                f"given {len(wanted)} ids and {len(values)} values, expected as many of each"
+            )
+        with self._lock:
+            outcome = self._ops.update(
+                self._state, wanted, values, as_leaves=priorities is not None
+            )
+            if outcome == w.UNKNOWN_ID:
+                raise InputError(
+                    f"ids lie in [0, {self._state.word(w.NEXT_ID)}), the ids given out so far; "
+                    f"given {int(wanted.min())}...{int(wanted.max())}; pass batch.ids"
+                )
+            if outcome == w.NOT_A_PRIORITY:
+                raise InputError(
+                    "an error is NaN or infinite (or a priority negative): bad_priority is 'raise'"
+                )
+
+    def priorities(self, ids: Any) -> Tensor:
+        """The stored leaves, (|td error| + eps)^alpha: float32 `[B]`.
+
+        Writing them back changes nothing.
+
+        Raises:
+            UnsupportedError: the buffer is not prioritized.
+            InputError: an id that is not held (any more).
+        """
+        if not self.prioritized:
+            raise UnsupportedError("this buffer draws uniformly and has no priorities")
+        with self._lock:
+            return self._state.leaves[ring.slots_of(self._state, ring.known_ids(self._state, ids))]
+
+    # State
+
+    def clear(self) -> None:
+        """Drop every row, waiting step and priority; ids, random state and progress go on."""
+        with self._lock:
+            ring.clear(self._state)
+
+    def reseed(self, seed: int) -> None:
+        """Start the random streams of a seed (any 64-bit integer) from their beginning."""
+        if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
+            raise ConfigError(f"seed is a 64-bit integer; given {seed!r}")
+        with self._lock:
+            self._state.words[w.SEED] = seed
+            self._state.words[w.DRAWS] = 0
+            self._state.words[w.EVAL_DRAWS] = 0
+
+    def set_progress(self, t: int) -> None:
+        """Say that `t` training samples have been drawn, for schedules."""
+        if isinstance(t, bool) or not isinstance(t, int) or t < 0:
+            raise InputError(f"progress is a whole number >= 0; given {t!r}")
+        with self._lock:
+            self._state.words[w.PROGRESS] = t
+
+    def stats(self) -> dict[str, Any]:
+        """Counters since the buffer was made, and where its schedules stand (waits on CUDA).
+
+        See `relive.storage.ring.stats` for what each means.
+        """
+        with self._lock:
+            return ring.stats(self._state)
+
+    def check(self) -> None:
+        """Verify every invariant of the ring and the tree; costs a pass over the buffer.
+
+        Raises:
+            CorruptError: names the first that is broken.
+        """
+        with self._lock:
+            ring.check(self._state)
+
+    def memory(self) -> memory.MemoryPlan:
+        """The bytes this buffer holds, by component."""
+        return memory.plan(
+            self.capacity,
+            self._layout.fields,
+            sampler=self._sampler,
+            num_envs=self._num_envs,
+            n_step=self._n_step,
+            batch_size=0,
+            track_reuse=self._track_reuse,
+            device=self._device.type,
+        )
+
+    def __len__(self) -> int:
+        start, stop = ring.live_range(self._state)
+        return stop - start
+
+    @property
+    def capacity(self) -> int:
+        """Most rows held, for all environments together."""
+        return self._state.rows.shape[0]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the buffer lives."""
+        return self._device
+
+    @property
+    def num_envs(self) -> int:
+        """Environments that one `add` writes a step of."""
+        return self._num_envs
+
+    @property
+    def n_step(self) -> int:
+        """Steps folded into one row."""
+        return self._n_step
+
+    @property
+    def gamma(self) -> float:
+        """Discount of one step."""
+        return self._gamma
+
+    @property
+    def sampler(self) -> Sampler:
+        """How rows are drawn."""
+        return self._sampler
+
+    def __repr__(self) -> str:
+        return (
+            f"ReplayBuffer({len(self)} of {self.capacity} rows, {self._sampler}, "
+            f"num_envs={self._num_envs}, n_step={self._n_step}, {self._device})"
+        )
+
+    def _lanes(self, env: int | None) -> range:
+        if env is None:
+            return range(self._num_envs)
+        if isinstance(env, bool) or not isinstance(env, int) or not 0 <= env < self._num_envs:
+            raise InputError(
+                f"env is one of 0...{self._num_envs - 1}, or None for all; given {env!r}"
+            )
+        return range(env, env + 1)
+
+    def _pack_final(self, final_obs: Any) -> None:
+        ended = self._packer.read("terminated")[0] | self._packer.read("truncated")[0]
+        if not ended.any():
+            return
+        lanes = ended.nonzero().view(-1).tolist()
+        value = resets.final_of(self._layout.tree["obs"], final_obs, lanes)
+        for column, part in columns_of(self._layout, "next_obs", value):
+            self._packer.pack_lanes(column, part, lanes)
+
+    def _wrong_names(self, own: Iterable[str]) -> str:
+        missing, unknown = sorted(self._own - set(own)), sorted(set(own) - self._own)
+        return (
+            f"this buffer's own fields are {sorted(self._own)}"
+            + (f"; missing: {missing}" if missing else "")
+            + (f"; unknown: {unknown}" if unknown else "")
+        )
+
+    def _waiting(self) -> str:
+        waiting = int(self._state.lanes[:, w.LANE_COUNT].sum())
+        return (
+            f" ({waiting} steps wait for their n-step windows to fill; end_episode() writes them)"
+            if waiting
+            else ""
+        )

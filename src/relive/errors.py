@@ -1,0 +1,45 @@
+"""The exceptions relive raises; each says what was given, what was expected and what to do.
+
+    ReliveError
+    ├── ConfigError        a setting that cannot work               (also a ValueError)
+    ├── InputError         a bad argument of a call                 (also a ValueError)
+    ├── NotReadyError      nothing can be drawn yet                 (also a RuntimeError)
+    ├── UnsupportedError   not available here                       (also a RuntimeError)
+    ├── CorruptError       an invariant of the state does not hold  (also a RuntimeError)
+    └── MissingExtraError  an optional package is missing           (also an ImportError)
+
+They are raised before anything has changed.
+"""
+
+from __future__ import annotations
+
+
+class ReliveError(Exception):
+    """Root of every exception that relive raises on purpose."""
+
+
+class ConfigError(ReliveError, ValueError):
+    """A setting, or a combination of settings, that cannot work."""
+
+
+class InputError(ReliveError, ValueError):
+    """A bad argument of a call: a shape, a dtype, an id, a batch size."""
+
+
+class NotReadyError(ReliveError, RuntimeError):
+    """There is nothing to draw from yet; `ReplayBuffer.ready` tells beforehand."""
+
+
+class UnsupportedError(ReliveError, RuntimeError):
+    """Something this buffer or this machine does not offer."""
+
+
+class CorruptError(ReliveError, RuntimeError):
+    """`ReplayBuffer.check` found a broken invariant."""
+
+
+class MissingExtraError(ReliveError, ImportError):
+    """An optional package is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"{package} is not installed: pip install 'relive[{extra}]'")

@@ -1,0 +1,193 @@
+"""What a transition is made of, and how it lies in one packed row.
+
+A row is a run of bytes, each field at an aligned offset:
+
+    lane prev next | reward discount terminated truncated | obs.. action own.. | next_obs..
+    int32 x 3        float32 x 2     bool x 2               the step's own       the last step's
+
+`lane` is the environment that wrote the row; `prev` and `next` are distances in ids to the row
+before and after it in the same episode of that lane (0 = none: the episode starts or ends here, or
+the row after it has not been written yet). With n-step returns the last part comes from the last
+step of the window, all else from its first. Rows are padded to 16 bytes (32 on CUDA).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from relive.errors import ConfigError
+
+RESERVED = frozenset(
+    {
+        "next_obs",
+        "reward",
+        "terminated",
+        "truncated",
+        "discount",
+        "weights",
+        "ids",
+        "lane",
+        "prev",
+        "next",
+        "final_obs",
+        "env",
+        "to",
+    }
+)
+LAST_LINK = 2**31 - 1  # largest distance that a link holds
+SEPARATOR = "."  # of the names in a dict observation: obs.position
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Shape and dtype of one field of a transition, without any batch axis."""
+
+    shape: tuple[int, ...] = ()
+    dtype: torch.dtype = torch.float32
+
+    def __post_init__(self) -> None:
+        shape = tuple(self.shape)
+        if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in shape):
+            raise ConfigError(f"a field's shape is a tuple of sizes >= 1; given {self.shape!r}")
+        if not isinstance(self.dtype, torch.dtype) or self.dtype.is_complex:
+            raise ConfigError(f"a field's dtype is a real torch.dtype; given {self.dtype!r}")
+        object.__setattr__(self, "shape", shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one value."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+Fields = Mapping[str, "Field | Fields"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A field at its place: its dotted path, and bytes from the start of the row."""
+
+    name: str
+    field: Field
+    offset: int
+
+
+class RowLayout:
+    """Where each field of `fields` lies in a packed row.
+
+    Attributes:
+        columns: every stored field by dotted name, in row order.
+        row_bytes: bytes of a row, a multiple of `alignment`.
+        next_offset, next_bytes: the run of bytes that the last step of an n-step window provides.
+        tree: the nesting of the fields as given, leaves replaced by dotted names.
+    """
+
+    def __init__(self, fields: Fields, alignment: int = 16) -> None:
+        for name in ("obs", "action"):
+            if name not in fields:
+                raise ConfigError(f"fields needs {name!r}; given {sorted(fields)}")
+        if taken := sorted(RESERVED & set(fields)):
+            raise ConfigError(
+                f"the names {taken} are relive's own and are always stored; rename them"
+            )
+        for name in fields:
+            if name.startswith("_") or not name.isidentifier():
+                raise ConfigError(f"a field's name is a public Python identifier; given {name!r}")
+        self.fields: dict[str, Any] = dict(fields)
+        self.columns: dict[str, Column] = {}
+        self._end = 0
+        scalar, flag, link = Field(), Field((), torch.bool), Field((), torch.int32)
+        for name, field in (
+            ("lane", link),
+            ("prev", link),
+            ("next", link),
+            ("reward", scalar),
+            ("discount", scalar),
+            ("terminated", flag),
+            ("truncated", flag),
+        ):
+            self._place(name, field)
+        self.tree: dict[str, Any] = {}
+        for name, given in fields.items():
+            self.tree[name] = self._place_all(name, given)
+        self._end = -(-self._end // 8) * 8
+        self.next_offset = self._end
+        self.tree["next_obs"] = self._place_all("next_obs", fields["obs"])
+        self.next_bytes = self._end - self.next_offset
+        self.row_bytes = -(-self._end // alignment) * alignment
+        for name in ("reward", "terminated", "truncated", "discount"):
+            self.tree[name] = name
+
+    def _place(self, name: str, field: Field) -> str:
+        size = field.dtype.itemsize
+        offset = -(-self._end // size) * size
+        self.columns[name] = Column(name, field, offset)
+        self._end = offset + field.nbytes
+        return name
+
+    def _place_all(self, name: str, field: Field | Fields) -> Any:
+        if isinstance(field, Field):
+            return self._place(name, field)
+        if not isinstance(field, Mapping) or not field:
+            raise ConfigError(f"field {name!r} is a Field or a mapping of fields; given {field!r}")
+        return {key: self._place_all(f"{name}{SEPARATOR}{key}", field[key]) for key in field}
+
+    def names_of(self, name: str) -> Iterator[str]:
+        """The dotted names of the stored columns below a top-level field."""
+        return _leaves(self.tree[name])
+
+
+def _leaves(tree: Any) -> Iterator[str]:
+    if isinstance(tree, str):
+        yield tree
+    else:
+        for branch in tree.values():
+            yield from _leaves(branch)
+
+
+def fields_of(env: Any) -> dict[str, Any]:
+    """The fields of a Gymnasium environment, or of one environment of a vector environment.
+
+    Floats are stored as float32 (whatever the space says), other observations in the dtype of their
+    space; discrete actions as int64, continuous ones as float32. A dict space gives a dict of
+    fields.
+
+    Raises:
+        ConfigError: a space that has no fixed shape (Text, Sequence, Graph).
+    """
+    obs = getattr(env, "single_observation_space", None) or env.observation_space
+    action = getattr(env, "single_action_space", None) or env.action_space
+    return {
+        "obs": _fields_of_space(obs, "observation"),
+        "action": _fields_of_space(action, "action"),
+    }
+
+
+def _fields_of_space(space: Any, what: str) -> Any:
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Dict):
+        return {key: _fields_of_space(sub, what) for key, sub in space.spaces.items()}
+    if isinstance(space, spaces.Box | spaces.MultiBinary | spaces.MultiDiscrete):
+        dtype = torch_dtype(space.dtype)
+        return Field(tuple(space.shape), torch.float32 if dtype.is_floating_point else dtype)
+    if isinstance(space, spaces.Discrete):
+        return Field((), torch.int64)
+    raise ConfigError(
+        f"the {what} space {space} has no fixed shape; wrap the environment so that it is a Box, "
+        "Discrete, MultiDiscrete, MultiBinary or a Dict of these"
+    )
+
+
+def torch_dtype(dtype: Any) -> torch.dtype:
+    """The torch dtype of a NumPy dtype."""
+    import numpy as np
+
+    found = getattr(torch, np.dtype(dtype).name, None)
+    if not isinstance(found, torch.dtype):
+        raise ConfigError(f"dtype {dtype} has no counterpart in torch")
+    return found

@@ -1,0 +1,110 @@
+"""How the CPU kernels are compiled: Numba, GIL released, cached on disk, and two ways to memory.
+
+Numba's cache notices an edit of the file a kernel stands in, but not of the files it calls into.
+Here the stamp of a cached kernel is a digest of every `cpu.py` (and of the words they share), so an
+edit anywhere is seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from llvmlite import ir
+from numba import carray, njit, types
+from numba.core import caching, cgutils
+from numba.extending import intrinsic
+
+from relive.ops import words as w
+
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": False}
+
+
+def kernel_digest() -> str:
+    """Digest of the sources that compiled kernels are made of."""
+    folder = Path(__file__).parent
+    sources = sorted([*folder.glob("*/cpu.py"), folder / "words.py", Path(__file__)])
+    return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+
+
+class _KernelCache(caching.FunctionCache):  # type: ignore[misc]  # numba ships no stubs
+    """The on-disk cache of one kernel, valid as long as no kernel source has changed."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file = caching.IndexDataCacheFile(
+            cache_path=self._cache_path, filename_base=self._impl.filename_base, source_stamp=DIGEST
+        )
+
+
+DIGEST = kernel_digest()
+
+
+def kernel(function: Kernel) -> Kernel:
+    """Compile an entry point: called from Python, cached on disk."""
+    compiled: Any = njit(**OPTIONS)(function)
+    with suppress(RuntimeError):  # nowhere to write: then it is compiled in each process
+        compiled._cache = _KernelCache(function)
+    return compiled  # type: ignore[no-any-return]
+
+
+def helper(function: Kernel) -> Kernel:
+    """Compile a function that only kernels call."""
+    return njit(**OPTIONS)(function)  # type: ignore[no-any-return]
+
+
+def _pointer_to(number_type: Any) -> Any:
+    @intrinsic  # type: ignore[untyped-decorator]  # numba ships no stubs
+    def pointer(typing_context: Any, address: Any) -> Any:  # noqa: ARG001 - numba's calling convention
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
+
+        return types.CPointer(number_type)(types.int64), build
+
+    return pointer
+
+
+int64_pointer = _pointer_to(types.int64)
+int32_pointer = _pointer_to(types.int32)
+float64_pointer = _pointer_to(types.float64)
+float32_pointer = _pointer_to(types.float32)
+byte_pointer = _pointer_to(types.uint8)
+
+
+@helper
+def words_at(header: Any) -> Any:
+    """The words of a state, as int64 and as float64."""
+    return (
+        carray(int64_pointer(header), w.NUM_WORDS),
+        carray(float64_pointer(header), w.NUM_WORDS),
+    )
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_bytes(typing_context: Any, target: Any, source: Any, count: Any) -> Any:  # noqa: ARG001
+    """Copy memory between two addresses."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        byte = ir.IntType(8).as_pointer()
+        cgutils.raw_memcpy(
+            builder, builder.inttoptr(args[0], byte), builder.inttoptr(args[1], byte), args[2], 1
+        )
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def multiply_high(typing_context: Any, a: Any, b: Any) -> Any:  # noqa: ARG001
+    """High 64 bits of the product of two unsigned 64-bit integers."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), build

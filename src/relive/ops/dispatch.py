@@ -1,0 +1,78 @@
+"""Which implementation of the operations runs where, and why one is missing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import torch
+
+from relive.errors import ConfigError, UnsupportedError
+
+OPERATIONS = {
+    "write": "write",
+    "flush": "write",
+    "sample": "sample",
+    "gather": "sample",
+    "update": "update",
+    "rebuild": "tree",
+}
+KERNELS = ("auto", "reference", "cpu")
+
+
+class Operations(NamedTuple):
+    """The operations of one implementation; the `reference` modules document them."""
+
+    write: Any
+    flush: Any
+    sample: Any
+    gather: Any
+    update: Any
+    rebuild: Any
+
+
+def operations(device: torch.device, kernels: str = "auto") -> Operations:
+    """The operations for a device.
+
+    Args:
+        kernels: "auto" (the fastest for the device), "cpu" (Numba) or "reference" (plain torch, any
+            device, slow).
+
+    Raises:
+        ConfigError: unknown kernels.
+        UnsupportedError: kernels that do not run on this device.
+    """
+    if kernels not in KERNELS:
+        raise ConfigError(f"kernels is one of {', '.join(KERNELS)}; given {kernels!r}")
+    name = "cpu" if kernels == "auto" else kernels
+    if name == "cpu" and device.type != "cpu":
+        raise UnsupportedError(
+            f"there are no kernels for {device} yet; keep the buffer on device='cpu' and move its "
+            "batches: "
+            f"buffer.sample(batch_size, device='{device}')"
+        )
+    return Operations(
+        **{
+            operation: getattr(import_module(f"relive.ops.{folder}.{name}"), operation)
+            for operation, folder in OPERATIONS.items()
+        }
+    )
+
+
+def known_device(device: str | torch.device) -> torch.device:
+    """A device that this machine has.
+
+    Raises:
+        UnsupportedError: it has not; says which there are.
+    """
+    try:
+        known = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise UnsupportedError(f"device is 'cpu' or 'cuda[:number]'; given {device!r}") from None
+    if known.type == "cuda" and not torch.cuda.is_available():
+        raise UnsupportedError(
+            "there is no CUDA device here (or torch was built without CUDA); use device='cpu'"
+        )
+    if known.type not in ("cpu", "cuda"):
+        raise UnsupportedError(f"device is 'cpu' or 'cuda[:number]'; given {device!r}")
+    return known

@@ -1,0 +1,1 @@
+"""Powers with the same bits everywhere."""

@@ -1,0 +1,83 @@
+"""The device memory of one buffer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+import torch
+from torch import Tensor
+
+from relive.ops import words as w
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Every tensor of a buffer, all on one device, none ever resized.
+
+    Attributes:
+        words: int64 [NUM_WORDS], see `relive.ops.words`.
+        rows: uint8 [N, row_bytes], the ring.
+        pending: uint8 [E, n, row_bytes], steps whose n-step window is not full yet; a ring a lane.
+        lanes: int64 [E, LANE_WORDS].
+        leaves: float32 [padded N], priority^alpha by slot, 0 where no row lives; empty without
+            priorities.
+        sums: int64, masses of the tree's inner nodes, lowest level first.
+        mins, maxs: float32, smallest positive and largest leaf below each node; empty unless
+            needed.
+        gammas: float64 [n + 1], gamma^k.
+        columns: int64 [C, 2], offset in a row and bytes of each gathered field.
+        uses: int32 [N], draws of each live row; empty unless reuse is tracked.
+        age_counts, reuse_counts: int64 [HISTOGRAM_BINS]; empty unless reuse is tracked.
+    """
+
+    words: Tensor
+    rows: Tensor
+    pending: Tensor
+    lanes: Tensor
+    leaves: Tensor
+    sums: Tensor
+    mins: Tensor
+    maxs: Tensor
+    gammas: Tensor
+    columns: Tensor
+    uses: Tensor
+    age_counts: Tensor
+    reuse_counts: Tensor
+    header: int = field(init=False)  # address of the words: all that a CPU kernel is given
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "header", self.words.data_ptr())
+        for word, tensor in (
+            (w.ROWS, self.rows),
+            (w.PENDING, self.pending),
+            (w.LANES, self.lanes),
+            (w.LEAVES, self.leaves),
+            (w.SUMS, self.sums),
+            (w.MINS, self.mins),
+            (w.MAXS, self.maxs),
+            (w.USES, self.uses),
+            (w.AGE_COUNTS, self.age_counts),
+            (w.REUSE_COUNTS, self.reuse_counts),
+            (w.GAMMAS, self.gammas),
+            (w.COLUMNS, self.columns),
+        ):
+            self.words[word] = tensor.data_ptr()
+
+    @property
+    def floats(self) -> Tensor:
+        """The words as float64."""
+        return self.words.view(torch.float64)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "header"}
+
+    # What the words say, read by the host (waits on CUDA).
+
+    def word(self, index: int) -> int:
+        """One int64 word."""
+        return int(self.words[index])
+
+    def real(self, index: int) -> float:
+        """One float64 word."""
+        return float(self.floats[index])

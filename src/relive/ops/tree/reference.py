@@ -1,0 +1,126 @@
+"""The sum tree, by definition.
+
+A leaf is (|td error| + eps)^alpha of the row in its slot, float32, 0 where no row lives. Its mass is
+a whole number,
+
+    mass = trunc(leaf 2^s),  at least 1 if leaf > 0
+
+and a node is the int64 sum of its children. Sums of whole numbers do not depend on the order of
+additions, so nothing drifts, a slot of mass 0 cannot be drawn, and trees of different shapes agree
+bit for bit.
+
+The exponent s is common to all. It changes when the total, as it is after a batch of changes, would
+leave [2^lowest, 2^highest): then s moves so that the total becomes about 2^target and all sums are
+rebuilt. Between two changes of scale the total must move by a factor of 2^9 at least, which is what
+makes their cost amortised.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from relive.ops import words as w
+from relive.ops.tree.shape import (
+    CHILDREN,
+    LEAVES_PER_NODE,
+    level_sizes,
+    lowest_total,
+    target_total,
+)
+
+if TYPE_CHECKING:
+    from relive.ops.state import State
+
+
+def masses(leaves: Tensor, scale: int) -> Tensor:
+    """Mass of each leaf: float32 [*] -> int64 [*]."""
+    mass = (leaves.to(torch.float64) * 2.0**scale).to(torch.int64)
+    return torch.where((leaves > 0) & (mass == 0), 1, mass)
+
+
+def assign(state: State, slots: Tensor, leaves: Tensor) -> None:
+    """Set leaves and everything above them.
+
+    Args:
+        slots: int64 [K], distinct.
+        leaves: float32 [K], each 0 or in [2^-40, 2^40].
+    """
+    scale = state.word(w.SCALE)
+    rest = state.word(w.TOTAL) - int(masses(state.leaves[slots], scale).sum())
+    new_scale = scale_after(rest, leaves, scale, state.word(w.CAPACITY))
+    state.leaves[slots] = leaves
+    if new_scale != scale:
+        state.words[w.SCALE] = new_scale
+        state.words[w.RESCALES] += 1
+    rebuild(state)
+
+
+def scale_after(rest: int, leaves: Tensor, scale: int, capacity: int) -> int:
+    """The exponent s to be used once `leaves` have been added to a mass of `rest`.
+
+    Where the new leaves might be too large for s, both are compared at a coarser exponent c at
+    which they are not.
+    """
+    largest = float(leaves.max()) if len(leaves) else 0.0
+    coarse = scale
+    if largest > 0:
+        exponent = int(torch.frexp(torch.tensor(largest))[1])  # largest < 2^exponent
+        coarse = min(scale, w.HIGHEST_TOTAL - (capacity - 1).bit_length() - exponent)
+    total = (rest >> (scale - coarse)) + int(masses(leaves, coarse).sum())
+    if total == 0:
+        return scale
+    log2 = total.bit_length() - 1 + scale - coarse
+    if lowest_total(capacity) <= log2 < w.HIGHEST_TOTAL:
+        return scale
+    return scale + target_total(capacity) - log2
+
+
+def rebuild(state: State) -> None:
+    """Recompute every node, and the total, from the leaves."""
+    capacity, scale = state.word(w.CAPACITY), state.word(w.SCALE)
+    sums = masses(state.leaves, scale).view(-1, LEAVES_PER_NODE).sum(1)
+    positive = torch.where(state.leaves > 0, state.leaves, torch.inf)
+    smallest = positive.view(-1, LEAVES_PER_NODE).amin(1)
+    largest = state.leaves.view(-1, LEAVES_PER_NODE).amax(1)
+    start = 0
+    for size in level_sizes(capacity):
+        end = start + size
+        _store(state.sums, sums, start, end, 0)
+        _store(state.mins, smallest, start, end, torch.inf)
+        _store(state.maxs, largest, start, end, 0.0)
+        sums = state.sums[start:end].view(-1, CHILDREN).sum(1)
+        smallest = state.mins[start:end].view(-1, CHILDREN).amin(1) if len(state.mins) else smallest
+        largest = state.maxs[start:end].view(-1, CHILDREN).amax(1) if len(state.maxs) else largest
+        start = end
+    state.words[w.TOTAL] = sums.sum()
+
+
+def _store(level: Tensor, values: Tensor, start: int, end: int, padding: float) -> None:
+    if len(level):
+        level[start:end] = padding
+        level[start : start + len(values)] = values
+
+
+def find(state: State, targets: Tensor) -> Tensor:
+    """The slot in whose share of the mass each target lies: the first with prefix sum > target.
+
+    Args:
+        targets: int64 [K], each in [0, total).
+
+    Returns:
+        int64 [K] slots, none of mass 0.
+    """
+    prefix = masses(state.leaves, state.word(w.SCALE)).cumsum(0)
+    return torch.searchsorted(prefix, targets, right=True)
+
+
+def new_leaf(state: State) -> float:
+    """The leaf of a new row: the largest set so far or the largest that lives; 1 if none."""
+    if state.word(w.NEW_PRIORITY) == w.MAX_CURRENT:
+        largest = float(state.leaves.max())
+    else:
+        largest = state.real(w.MAX_LEAF)
+    return largest if largest > 0 else 1.0

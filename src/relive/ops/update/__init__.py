@@ -1,0 +1,1 @@
+"""Priorities of trained rows."""

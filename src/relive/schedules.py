@@ -1,0 +1,47 @@
+"""Values that change with progress: `schedule(t) -> value`.
+
+A schedule that a buffer uses on a device is kept there as four numbers, so its value moves inside a
+captured graph too; that is why the kinds are few.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from relive.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """From `start` to `end` in `steps` steps, constant before and after.
+
+    value(t) = start + (end - start) * min(1, max(0, t) / steps)
+
+    Example:
+        >>> beta = Linear(0.4, 1.0, steps=100)
+        >>> [round(beta(t), 3) for t in (0, 50, 100, 250)]
+        [0.4, 0.7, 1.0, 1.0]
+    """
+
+    start: float
+    end: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.start) and math.isfinite(self.end)):
+            raise ConfigError(f"Linear needs finite ends; given {self.start} and {self.end}")
+        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
+            raise ConfigError(f"Linear needs steps >= 1, a whole number; given {self.steps!r}")
+
+    def __call__(self, t: float) -> float:
+        """The value after `t` steps."""
+        return self.start + (self.end - self.start) * min(1.0, max(0.0, t) / self.steps)
+
+
+Schedule = float | Linear
+
+
+def as_linear(schedule: Schedule) -> Linear:
+    """A number as the schedule that stays there."""
+    return schedule if isinstance(schedule, Linear) else Linear(float(schedule), float(schedule), 1)

@@ -1,0 +1,1 @@
+"""Where the rows are: memory, and which row is in which slot."""

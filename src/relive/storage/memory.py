@@ -1,0 +1,199 @@
+"""How much memory a buffer needs, and getting it."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from relive.batch import BatchLayout
+from relive.errors import ConfigError
+from relive.fields import Fields, RowLayout
+from relive.ops import words as w
+from relive.ops.state import State
+from relive.ops.tree.shape import LEAVES_PER_NODE, level_sizes
+
+ROW_ALIGNMENT = {"cpu": 16, "cuda": 32}
+COMPONENT_OF = {
+    "rows": "rows",
+    "leaves": "priorities",
+    "sums": "tree",
+    "mins": "tree",
+    "maxs": "tree",
+}
+
+
+class Weighting(Protocol):
+    """What a sampler asks of the memory."""
+
+    @property
+    def prioritized(self) -> bool:
+        """A leaf a row, and sums."""
+
+    @property
+    def needs_smallest(self) -> bool:
+        """The smallest leaf below each node."""
+
+    @property
+    def needs_largest(self) -> bool:
+        """The largest leaf below each node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryPlan:
+    """Bytes of a buffer, by component.
+
+    Attributes:
+        rows: the ring of packed rows.
+        priorities: one leaf a row, padded.
+        tree: sums, and extrema where the sampler needs them.
+        workspace: n-step lanes, staging, state words, statistics, and one batch.
+    """
+
+    capacity: int
+    row_bytes: int
+    rows: int
+    priorities: int
+    tree: int
+    workspace: int
+
+    @property
+    def total(self) -> int:
+        """Bytes of everything."""
+        return self.rows + self.priorities + self.tree + self.workspace
+
+    def largest_capacity(self, available: int) -> int:
+        """About how many such rows fit into `available` bytes (rather too few than too many)."""
+        per_row = (self.total - self.workspace) / self.capacity
+        return max(0, int((available - self.workspace) / per_row * 0.999))
+
+
+def plan(
+    capacity: int,
+    fields: Fields,
+    *,
+    sampler: Weighting | None = None,
+    num_envs: int = 1,
+    n_step: int = 1,
+    batch_size: int = 256,
+    track_reuse: bool = False,
+    device: str = "cpu",
+) -> MemoryPlan:
+    """The bytes that `ReplayBuffer` with these arguments will need; allocates nothing.
+
+    Args:
+        sampler: None counts as `Uniform()`.
+        batch_size: rows of the one batch counted as workspace; 0 for none.
+
+    Raises:
+        ConfigError: as the constructor of the buffer.
+
+    Example:
+        >>> from relive import Field, Proportional, plan
+        >>> fields = {"obs": Field((51,)), "action": Field((1,))}
+        >>> needed = plan(100_000, fields, sampler=Proportional())
+        >>> needed.row_bytes, round(needed.total / 1e6, 1)
+        (448, 45.5)
+    """
+    check_count("capacity", capacity)
+    layout = RowLayout(fields, ROW_ALIGNMENT[torch.device(device).type])
+    shapes = tensor_shapes(capacity, layout, sampler, num_envs, n_step, track_reuse)
+    nbytes = {"rows": 0, "priorities": 0, "tree": 0, "workspace": 0}
+    for name, (shape, dtype) in shapes.items():
+        nbytes[COMPONENT_OF.get(name, "workspace")] += math.prod(shape) * dtype.itemsize
+    nbytes["workspace"] += num_envs * layout.row_bytes  # staging of one step
+    nbytes["workspace"] += BatchLayout(layout).arena_bytes(batch_size)
+    return MemoryPlan(capacity=capacity, row_bytes=layout.row_bytes, **nbytes)
+
+
+def tensor_shapes(
+    capacity: int,
+    layout: RowLayout,
+    sampler: Weighting | None,
+    num_envs: int,
+    n_step: int,
+    track_reuse: bool,
+) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+    """Shape and dtype of every tensor of the state."""
+    prioritized = sampler is not None and sampler.prioritized
+    sizes = level_sizes(capacity) if prioritized else [0]
+    if len(sizes) > w.MAX_LEVELS:
+        raise ConfigError(
+            f"a prioritized buffer holds at most {LEAVES_PER_NODE * 8**w.MAX_LEVELS} rows"
+        )
+    nodes = sum(sizes)
+    bins = w.HISTOGRAM_BINS if track_reuse else 0
+    return {
+        "words": ((w.NUM_WORDS,), torch.int64),
+        "rows": ((capacity, layout.row_bytes), torch.uint8),
+        "pending": ((num_envs, n_step, layout.row_bytes), torch.uint8),
+        "lanes": ((num_envs, w.LANE_WORDS), torch.int64),
+        "leaves": ((sizes[0] * LEAVES_PER_NODE,), torch.float32),
+        "sums": ((nodes,), torch.int64),
+        "mins": ((nodes if sampler is not None and sampler.needs_smallest else 0,), torch.float32),
+        "maxs": ((nodes if sampler is not None and sampler.needs_largest else 0,), torch.float32),
+        "gammas": ((n_step + 1,), torch.float64),
+        "columns": ((len(BatchLayout(layout).gathered), 2), torch.int64),
+        "uses": ((capacity if track_reuse else 0,), torch.int32),
+        "age_counts": ((bins,), torch.int64),
+        "reuse_counts": ((bins,), torch.int64),
+    }
+
+
+def allocate(shapes: dict[str, tuple[tuple[int, ...], torch.dtype]], device: torch.device) -> State:
+    """Get the memory, all of it now: pages are touched, so nothing runs out later.
+
+    Raises:
+        ConfigError: more than is free; says how much that is and how many rows would fit.
+    """
+    needed = sum(math.prod(shape) * dtype.itemsize for shape, dtype in shapes.values())
+    free = free_memory(device)
+    if free is not None and needed > free:
+        capacity = shapes["rows"][0][0]
+        raise ConfigError(
+            f"the buffer needs {needed / 1e9:.2f} GB on {device}, {free / 1e9:.2f} GB are free; "
+            f"capacity={int(capacity * 0.9 * free / needed)} would fit"
+        )
+    tensors: dict[str, Tensor] = {
+        name: torch.empty(shape, dtype=dtype, device=device).fill_(0)
+        for name, (shape, dtype) in shapes.items()
+    }
+    return State(**tensors)
+
+
+def free_memory(device: torch.device | str = "cpu") -> int | None:
+    """Bytes that can still be had on a device; None where the system does not say."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(
+            int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")
+        )
+    except (OSError, StopIteration):
+        try:
+            free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        except (AttributeError, ValueError, OSError):
+            return None
+    return min(free, _container_limit() or free)
+
+
+def _container_limit() -> int | None:
+    """What the control group of this process still allows."""
+    group = Path("/sys/fs/cgroup")
+    try:
+        return int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
+    except (OSError, ValueError):  # no group, or "max": no limit
+        return None
+
+
+def check_count(name: str, value: int, least: int = 1) -> None:
+    """Raise ConfigError unless `value` is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigError(f"{name} is a whole number >= {least}; given {value!r}")

@@ -1,0 +1,236 @@
+"""Which row is in which slot, and what must always be true.
+
+Ids count the rows ever written. The ring holds the newest N of those written since it was last
+cleared, base of which
+is the first id:    slot = (id - base) mod N
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from relive.errors import CorruptError, InputError
+from relive.ops import words as w
+from relive.ops.tree.reference import masses
+from relive.ops.tree.shape import CHILDREN, LEAVES_PER_NODE, level_sizes, lowest_total
+from relive.schedules import Linear
+
+if TYPE_CHECKING:
+    from relive.batch import BatchLayout
+    from relive.fields import RowLayout
+    from relive.ops.state import State
+
+
+def initialise(
+    state: State, row: RowLayout, batch: BatchLayout, *, gamma: float, autoreset: int
+) -> None:
+    """Write into the words of new memory what does not change any more, then clear it."""
+    words = state.words
+    capacity, row_bytes = state.rows.shape
+    words[w.CAPACITY], words[w.ROW_BYTES] = capacity, row_bytes
+    words[w.NEXT_OFFSET], words[w.NEXT_BYTES] = row.next_offset, row.next_bytes
+    words[w.NUM_COLUMNS] = len(batch.gathered)
+    words[w.NUM_LANES], words[w.N_STEP] = state.pending.shape[:2]
+    words[w.AUTORESET] = autoreset
+    words[w.TRACK_REUSE] = int(len(state.uses) > 0)
+    words[w.REWARD_OFFSET] = row.columns["reward"].offset
+    words[w.DISCOUNT_OFFSET] = row.columns["discount"].offset
+    words[w.TERMINATED_OFFSET] = row.columns["terminated"].offset
+    words[w.TRUNCATED_OFFSET] = row.columns["truncated"].offset
+    words[w.NUM_LEAVES] = len(state.leaves)
+    if len(state.leaves):
+        sizes = level_sizes(capacity)
+        words[w.NUM_LEVELS] = len(sizes)
+        words[w.LEVEL_0 + 1 : w.LEVEL_0 + 1 + len(sizes)] = torch.tensor(sizes).cumsum(0)
+    state.columns.copy_(
+        torch.tensor([(column.offset, column.field.nbytes) for column in batch.gathered])
+    )
+    state.gammas.copy_(
+        torch.tensor([gamma**k for k in range(len(state.gammas))], dtype=torch.float64)
+    )
+    clear(state)
+
+
+def clear(state: State) -> None:
+    """Forget rows, waiting steps and the largest leaf; ids, random state and counters go on."""
+    words = state.words
+    words[w.BASE_ID] = words[w.NEXT_ID]
+    words[w.TOTAL] = 0
+    words[w.SCALE] = lowest_total(state.rows.shape[0])
+    state.floats[w.MAX_LEAF] = 0.0
+    state.leaves.fill_(0.0)
+    state.sums.fill_(0)
+    state.mins.fill_(torch.inf)
+    state.maxs.fill_(0.0)
+    state.uses.fill_(0)
+    state.lanes.fill_(0)
+    state.lanes[:, w.LANE_LAST] = -1
+
+
+def live_range(state: State) -> tuple[int, int]:
+    """The ids held: oldest, and one past the newest."""
+    next_id = state.word(w.NEXT_ID)
+    return max(state.word(w.BASE_ID), next_id - state.rows.shape[0]), next_id
+
+
+def slots_of(state: State, ids: Tensor) -> Tensor:
+    """The slots of live ids: int64 [B] -> int64 [B]."""
+    return (ids - state.words[w.BASE_ID]) % state.rows.shape[0]
+
+
+def known_ids(state: State, ids: Any) -> Tensor:
+    """`ids` as an int64 vector, all of which are held.
+
+    Raises:
+        InputError: not integers, or not held.
+    """
+    try:
+        given = torch.as_tensor(ids, device=state.words.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"ids: not an array of integers: {error}") from None
+    if given.ndim != 1 or len(given) == 0 or given.is_floating_point() or given.dtype == torch.bool:
+        raise InputError(
+            f"ids: given {given.dtype} of shape {tuple(given.shape)}, "
+            "expected integers of shape [B]"
+        )
+    oldest, stop = live_range(state)
+    missing = (given < oldest) | (given >= stop)
+    if bool(missing.any()):
+        raise InputError(
+            f"the ids held are {oldest}...{stop - 1}; given {given[missing][:5].tolist()}"
+            if stop > oldest
+            else "no rows are held"
+        )
+    return given.to(torch.int64).contiguous()
+
+
+def stats(state: State) -> dict[str, Any]:
+    """Counters since the buffer was made, and where its schedules stand (waits for the device).
+
+    size, capacity             rows held, most rows held
+    added, draws               rows written, rows drawn (training and other)
+    samples                    batches drawn
+    priority_updates           priorities given, of which:
+      bad_priorities             NaN or infinite
+      stale_updates              for rows overwritten meanwhile
+      clamped_priorities         outside [2^-40, 2^40]
+    clipped_weights            above weight_clip
+    dropped_reset_rows         fake steps of a next-step autoreset
+    rescales                   changes of the mass scale, each a pass over the tree
+    progress, beta             training samples so far, and beta there (None: not prioritized)
+    max_priority               largest leaf any update has set (None: none yet)
+    age_counts                 rows written after a row when it was drawn  (with track_reuse:
+    reuse_counts               draws of a row until it was overwritten      bin 0 counts 0, bin k
+                               what lies in [2^(k-1), 2^k))
+    """
+    oldest, stop = live_range(state)
+    prioritized = state.word(w.WEIGHTING) != w.UNIFORM
+    result: dict[str, Any] = {
+        "size": stop - oldest,
+        "capacity": state.rows.shape[0],
+        "added": stop,
+        "draws": state.word(w.SAMPLED_ROWS),
+        "samples": state.word(w.SAMPLES),
+        "priority_updates": state.word(w.UPDATED_ROWS),
+        "bad_priorities": state.word(w.BAD_PRIORITIES),
+        "stale_updates": state.word(w.STALE_UPDATES),
+        "clamped_priorities": state.word(w.CLAMPED_PRIORITIES),
+        "clipped_weights": state.word(w.CLIPPED_WEIGHTS),
+        "dropped_reset_rows": state.word(w.RESET_ROWS),
+        "rescales": state.word(w.RESCALES),
+        "progress": state.word(w.PROGRESS),
+        "beta": beta(state) if prioritized else None,
+        "max_priority": state.real(w.MAX_LEAF) or None,
+    }
+    if state.word(w.TRACK_REUSE):
+        result["age_counts"] = state.age_counts.tolist()
+        result["reuse_counts"] = state.reuse_counts.tolist()
+    return result
+
+
+def beta(state: State) -> float:
+    """The exponent beta at the next training sample."""
+    schedule = Linear(
+        state.real(w.BETA_START), state.real(w.BETA_END), int(state.real(w.BETA_STEPS))
+    )
+    return schedule(state.word(w.PROGRESS))
+
+
+def check(state: State) -> None:
+    """Raise CorruptError with the first invariant that does not hold."""
+    oldest, stop = live_range(state)
+    capacity = state.rows.shape[0]
+    _require(0 <= state.word(w.BASE_ID) <= stop, "base id lies between 0 and the next id")
+    counts = state.lanes[:, w.LANE_COUNT]
+    _require(
+        bool(((counts >= 0) & (counts < max(2, state.word(w.N_STEP)))).all()),
+        "a lane holds fewer than n steps",
+    )
+    _check_links(state, oldest, stop)
+    if state.word(w.WEIGHTING) == w.UNIFORM:
+        return
+    live = torch.zeros(len(state.leaves), dtype=torch.bool, device=state.leaves.device)
+    live[slots_of(state, torch.arange(oldest, stop, device=live.device))] = True
+    leaves = state.leaves
+    bounded = (leaves == 0) | ((leaves >= w.SMALLEST_LEAF) & (leaves <= w.LARGEST_LEAF))
+    _require(bool(bounded.all()), "a leaf is 0 or in [2^-40, 2^40]")
+    _require(bool((leaves[~live] == 0).all()), "a slot without a row has leaf 0")
+    children = masses(leaves, state.word(w.SCALE)).view(-1, LEAVES_PER_NODE).sum(1)
+    smallest = torch.where(leaves > 0, leaves, torch.inf).view(-1, LEAVES_PER_NODE).amin(1)
+    largest = leaves.view(-1, LEAVES_PER_NODE).amax(1)
+    start = 0
+    for level, size in enumerate(level_sizes(capacity)):
+        nodes = slice(start, start + len(children))
+        _require(
+            torch.equal(state.sums[nodes], children),
+            f"sums of level {level} equal those of their children",
+        )
+        _require(
+            not len(state.mins) or torch.equal(state.mins[nodes], smallest),
+            f"minima of level {level} are right",
+        )
+        _require(
+            not len(state.maxs) or torch.equal(state.maxs[nodes], largest),
+            f"maxima of level {level} are right",
+        )
+        padded = slice(start, start + size)
+        children = state.sums[padded].view(-1, CHILDREN).sum(1)
+        if len(state.mins):
+            smallest = state.mins[padded].view(-1, CHILDREN).amin(1)
+        if len(state.maxs):
+            largest = state.maxs[padded].view(-1, CHILDREN).amax(1)
+        start += size
+    total = state.word(w.TOTAL)
+    _require(int(children.sum()) == total, "the total is the sum of the highest nodes")
+    _require(
+        total == 0 or total.bit_length() > lowest_total(capacity),
+        "the total is large enough to be exact",
+    )
+    _require(total.bit_length() <= w.HIGHEST_TOTAL + 1, "the total is small enough not to overflow")
+
+
+def _check_links(state: State, oldest: int, stop: int) -> None:
+    """A row and the one it links to point at each other and belong to one lane."""
+    ids = torch.arange(oldest, stop, device=state.rows.device)
+    if not len(ids):
+        return
+    links = state.rows[:, :12].view(torch.int32).to(torch.int64)
+    lane, previous, following = links[slots_of(state, ids)].unbind(1)
+    lanes = state.word(w.NUM_LANES)
+    _require(bool(((lane >= 0) & (lane < lanes)).all()), "a row's lane exists")
+    linked = (following > 0) & (ids + following < stop)
+    _require(bool((ids + following < stop).all()), "a row's next row has been written")
+    target = links[slots_of(state, (ids + following)[linked])]
+    _require(torch.equal(target[:, 1], following[linked]), "a row's next row links back")
+    _require(torch.equal(target[:, 0], lane[linked]), "a row's next row is of its lane")
+    linked = (previous > 0) & (ids - previous >= oldest)
+    source = links[slots_of(state, (ids - previous)[linked])]
+    _require(torch.equal(source[:, 2], previous[linked]), "a row's previous row links to it")
+
+
+def _require(holds: bool, invariant: str) -> None:
+    if not holds:
+        raise CorruptError(f"broken invariant: {invariant}")

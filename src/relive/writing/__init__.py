@@ -1,0 +1,1 @@
+"""From what an environment returns to packed rows."""

@@ -1,0 +1,88 @@
+"""Where the last observation of an episode is, for each way a vector environment resets.
+
+mode         next_obs at an episode's end      the step after it
+disabled     the final observation             the caller resets
+next_step    the final observation             a fake one (action ignored), dropped when written
+same_step    the first of the next episode;    a real one
+             the final one is in final_obs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from relive.errors import ConfigError, InputError
+from relive.ops import words as w
+
+MODES = {
+    "disabled": w.AUTORESET_DISABLED,
+    "next_step": w.AUTORESET_NEXT_STEP,
+    "same_step": w.AUTORESET_SAME_STEP,
+}
+
+
+def mode_of(env: Any) -> str:
+    """The autoreset mode of a Gymnasium environment; "disabled" if it is no vector environment."""
+    if getattr(env, "num_envs", None) is None:
+        return "disabled"
+    mode = env.metadata.get("autoreset_mode") if env.metadata else None
+    if mode is None:
+        raise ConfigError(
+            "this vector environment does not say how it resets (metadata['autoreset_mode']); "
+            f"pass autoreset= {' | '.join(MODES)}"
+        )
+    name = str(getattr(mode, "name", mode)).lower()
+    if name not in MODES:
+        raise ConfigError(f"autoreset mode {mode!r} is none of {', '.join(MODES)}")
+    return name
+
+
+def final_of(tree: Any, final_obs: Any, lanes: list[int]) -> Any:
+    """The final observations of some lanes: [len(lanes), *shape], or a dict of such.
+
+    Args:
+        tree: nesting of the observation, as `RowLayout.tree["obs"]`.
+        final_obs: [E, *shape] or a dict of such, of which only the rows `lanes` are looked at; or
+            Gymnasium's object array [E] of observations, None where no episode has ended.
+        lanes: those whose episode has ended.
+
+    Raises:
+        InputError: final observations are missing, or of another form.
+    """
+    if final_obs is None:
+        raise InputError(
+            "final_obs is missing: with autoreset='same_step' the last observations of the "
+            f"episodes that ended in lanes {lanes} are in infos['final_obs']; pass "
+            "final_obs=infos.get('final_obs')"
+        )
+    if isinstance(final_obs, np.ndarray) and final_obs.dtype == object:
+        final_obs = [final_obs[lane] if lane < len(final_obs) else None for lane in lanes]
+        if missing := [lane for lane, obs in zip(lanes, final_obs, strict=True) if obs is None]:
+            raise InputError(f"final_obs is None for lanes {missing}, whose episodes have ended")
+        return _stack(tree, final_obs)
+    return _pick(tree, final_obs, lanes)
+
+
+def _stack(tree: Any, observations: list[Any]) -> Any:
+    if isinstance(tree, str):
+        return np.stack([np.asarray(obs) for obs in observations])
+    if not all(isinstance(obs, Mapping) and set(obs) == set(tree) for obs in observations):
+        raise InputError(f"final_obs: expected mappings with the keys {sorted(tree)}")
+    return {key: _stack(branch, [obs[key] for obs in observations]) for key, branch in tree.items()}
+
+
+def _pick(tree: Any, final_obs: Any, lanes: list[int]) -> Any:
+    if isinstance(tree, str):
+        dense = final_obs if isinstance(final_obs, Tensor) else np.asarray(final_obs)
+        if dense.ndim == 0 or len(dense) <= max(lanes):
+            raise InputError(
+                f"final_obs: given shape {tuple(dense.shape)}, expected a row for each environment"
+            )
+        return dense[lanes]
+    if not isinstance(final_obs, Mapping) or set(final_obs) != set(tree):
+        raise InputError(f"final_obs: expected a mapping with the keys {sorted(tree)}")
+    return {key: _pick(branch, final_obs[key], lanes) for key, branch in tree.items()}
