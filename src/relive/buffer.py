@@ -1,7 +1,7 @@
 """The replay buffer connects its parts and does nothing else.
 
-Packer and stream check and pack what is given, `write` folds it into rows of the ring, `sample` draws
-rows from it, `update` changes their priorities; the state is one block of memory.
+Packer and stream check and pack what is given, `write` folds it into rows of the ring, `sample`
+draws rows from it, `update` changes their priorities; they share one state.
 
 B  rows of a batch      E  environments (lanes)      T  steps in time      N  capacity, in rows
 """
@@ -22,7 +22,7 @@ from relive.ops.dispatch import known_device, operations
 from relive.sampling import Sampler, Uniform
 from relive.storage import memory, ring
 from relive.writing import autoreset as resets
-from relive.writing.packer import Packer, columns_of, ndim, vector
+from relive.writing.packer import Packer, ndim, vector
 from relive.writing.stream import Stream
 
 if TYPE_CHECKING:
@@ -113,9 +113,13 @@ class ReplayBuffer:
             autoreset=resets.MODES[self._autoreset],
         )
         self._sampler.configure(self._state)
-        self._packer = Packer(
-            self._layout, torch.zeros(1, num_envs, self._layout.row_bytes, dtype=torch.uint8)
-        )
+        self._steps = torch.zeros(1, num_envs, self._layout.row_bytes, dtype=torch.uint8)
+        self._packer = Packer(self._layout, self._steps, (num_envs,))
+        self._bare_packer = Packer(self._layout, self._steps, ()) if num_envs == 1 else self._packer
+        self._flags = [
+            self._steps[0, :, self._layout.columns[name].offset]
+            for name in ("terminated", "truncated")
+        ]
         self._own = frozenset(fields) - {"obs", "action"}
         self._offsets: dict[int, tuple[dict[str, int], int]] = {}
         self._lock = threading.RLock()
@@ -174,23 +178,19 @@ class ReplayBuffer:
         """
         if own.keys() != self._own:
             raise InputError(self._wrong_names(own))
-        leading = () if self._num_envs == 1 and ndim(reward) == 0 else (self._num_envs,)
+        values = {
+            "obs": obs,
+            "action": action,
+            "reward": reward,
+            "next_obs": next_obs,
+            "terminated": terminated,
+            "truncated": truncated,
+            **own,
+        }
+        bare = self._num_envs == 1 and ndim(reward) == 0
+        packer = self._bare_packer if bare else self._packer
         with self._lock:
-            pack = self._packer.pack
-            for name, value in (
-                ("obs", obs),
-                ("action", action),
-                ("next_obs", next_obs),
-                *own.items(),
-            ):
-                if isinstance(self._layout.tree[name], str):
-                    pack(name, value, leading=leading)
-                else:
-                    for column, part in columns_of(self._layout, name, value):
-                        pack(column, part, leading=leading)
-            pack("reward", reward, leading=leading)
-            pack("terminated", terminated, leading=leading)
-            pack("truncated", truncated, leading=leading)
+            packer.pack(values)
             if self._autoreset == "same_step":
                 self._pack_final(final_obs)
             elif final_obs is not None:
@@ -198,7 +198,7 @@ class ReplayBuffer:
                     "final_obs belongs to autoreset='same_step'; "
                     f"this buffer has {self._autoreset!r}"
                 )
-            self._ops.write(self._state, self._packer.steps, 0)
+            self._ops.write(self._state, self._steps, 0)
 
     def extend(
         self,
@@ -527,13 +527,11 @@ class ReplayBuffer:
         return range(env, env + 1)
 
     def _pack_final(self, final_obs: Any) -> None:
-        ended = self._packer.read("terminated")[0] | self._packer.read("truncated")[0]
-        if not ended.any():
-            return
-        lanes = ended.nonzero().view(-1).tolist()
-        value = resets.final_of(self._layout.tree["obs"], final_obs, lanes)
-        for column, part in columns_of(self._layout, "next_obs", value):
-            self._packer.pack_lanes(column, part, lanes)
+        ended = self._flags[0] | self._flags[1]
+        if ended.any():
+            lanes = ended.nonzero().view(-1).tolist()
+            value = resets.final_of(self._layout.tree["obs"], final_obs, lanes)
+            self._packer.pack_lanes("next_obs", value, lanes)
 
     def _wrong_names(self, own: Iterable[str]) -> str:
         missing, unknown = sorted(self._own - set(own)), sorted(set(own) - self._own)

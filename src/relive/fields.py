@@ -22,22 +22,10 @@ import torch
 
 from relive.errors import ConfigError
 
+# Stored with every row, arguments of `add`, or what a batch has besides its fields.
 RESERVED = frozenset(
-    {
-        "next_obs",
-        "reward",
-        "terminated",
-        "truncated",
-        "discount",
-        "weights",
-        "ids",
-        "lane",
-        "prev",
-        "next",
-        "final_obs",
-        "env",
-        "to",
-    }
+    "next_obs reward terminated truncated discount weights ids lane prev next final_obs env "
+    "to keys device".split()
 )
 LAST_LINK = 2**31 - 1  # largest distance that a link holds
 SEPARATOR = "."  # of the names in a dict observation: obs.position
@@ -134,6 +122,8 @@ class RowLayout:
             return self._place(name, field)
         if not isinstance(field, Mapping) or not field:
             raise ConfigError(f"field {name!r} is a Field or a mapping of fields; given {field!r}")
+        if dotted := [key for key in field if SEPARATOR in str(key)]:
+            raise ConfigError(f"the keys of field {name!r} have no dots; given {dotted}")
         return {key: self._place_all(f"{name}{SEPARATOR}{key}", field[key]) for key in field}
 
     def names_of(self, name: str) -> Iterator[str]:

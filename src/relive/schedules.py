@@ -42,6 +42,14 @@ class Linear:
 Schedule = float | Linear
 
 
-def as_linear(schedule: Schedule) -> Linear:
-    """A number as the schedule that stays there."""
-    return schedule if isinstance(schedule, Linear) else Linear(float(schedule), float(schedule), 1)
+def as_linear(name: str, schedule: Schedule) -> Linear:
+    """A number as the schedule that stays there.
+
+    Raises:
+        ConfigError: `schedule` is neither; the message calls it `name`.
+    """
+    if isinstance(schedule, Linear):
+        return schedule
+    if isinstance(schedule, bool) or not isinstance(schedule, int | float):
+        raise ConfigError(f"{name} is a number or a Linear(start, end, steps); given {schedule!r}")
+    return Linear(float(schedule), float(schedule), 1)

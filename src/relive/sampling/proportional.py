@@ -53,11 +53,13 @@ class Proportional:
 
     def __post_init__(self) -> None:
         _in_range("alpha", self.alpha, 0.0, 2.0)
-        beta = as_linear(self.beta)
+        beta = as_linear("beta", self.beta)
         _in_range("beta", beta.start, 0.0, 1.0)
         _in_range("beta", beta.end, 0.0, 1.0)
         _in_range("eps", self.eps, 0.0, 1.0)
         _in_range("weight_clip", self.weight_clip, 1e-30, math.inf)
+        if not isinstance(self.stratified, bool):
+            raise ConfigError(f"stratified is True or False; given {self.stratified!r}")
         for name, value, known in (
             ("normalize", self.normalize, NORMALIZERS),
             ("new_priority", self.new_priority, NEW_PRIORITIES),
@@ -80,7 +82,7 @@ class Proportional:
 
     def configure(self, state: State) -> None:
         """Write the settings into the words of a new state."""
-        words, reals, beta = state.words, state.floats, as_linear(self.beta)
+        words, reals, beta = state.words, state.floats, as_linear("beta", self.beta)
         words[w.WEIGHTING] = w.PROPORTIONAL
         words[w.STRATIFIED] = int(self.stratified)
         words[w.NORMALIZE] = NORMALIZERS[self.normalize]

@@ -33,67 +33,137 @@ NUMPY_DTYPES = {
 }
 
 
+# What may be stored in a number without looking at it: it is in range whatever its value.
+SAFE_SCALARS: dict[torch.dtype, tuple[type, ...]] = {
+    torch.bool: (bool, np.bool_),
+    torch.int64: (np.int64, np.int32),
+    torch.float32: (float, np.float64, np.float32),
+    torch.float64: (float, np.float64, np.float32),
+}
+
+
 class Packer:
     """Packs values of named fields into `steps`, uint8 [T, E, row_bytes], through one view a field.
 
     Values are copied; floats are rounded to the dtype of the field, integers fit it or are refused.
     Nothing in `steps` means anything until `pack` has returned.
+
+    Args:
+        layout: of the rows.
+        steps: where to pack to; shared by several packers at will.
+        leading: the axes that values have in front of those of their field: (T, E), or with axes of
+            length 1 left out.
     """
 
-    def __init__(self, layout: RowLayout, steps: Tensor) -> None:
+    def __init__(self, layout: RowLayout, steps: Tensor, leading: tuple[int, ...]) -> None:
         self.steps = steps
-        self._columns = {name: _View(column, steps) for name, column in layout.columns.items()}
+        self._columns = {
+            name: _Target(column, steps, leading) for name, column in layout.columns.items()
+        }
+        self._targets = {
+            name: _with_leaves(tree, self._columns) for name, tree in layout.tree.items()
+        }
 
-    def pack(self, name: str, value: Any, *, leading: tuple[int, ...]) -> None:
-        """Copy one column's value: [*leading, *shape of the field]; leading is [T, E] less ones."""
-        self._columns[name].store(value, leading)
+    def pack(self, values: Mapping[str, Any]) -> None:
+        """Copy the values of fields, each [*leading, *shape of the field] or nested as the field is.
+
+        Raises:
+            InputError: a shape, dtype or key that does not fit.
+        """
+        for name, value in values.items():
+            target = self._targets[name]
+            if type(target) is _Target:
+                target.store(value)
+            else:
+                for leaf, part in _walk(target, value, name):
+                    leaf.store(part)
+
+    def pack_columns(self, values: Mapping[str, Any]) -> None:
+        """Copy the values of columns by their dotted names."""
+        for name, value in values.items():
+            self._columns[name].store(value)
 
     def pack_lanes(self, name: str, value: Any, lanes: list[int]) -> None:
-        """Copy one column's value for some lanes of the first time: [len(lanes), *shape]."""
-        view = self._columns[name]
-        given = check(view.column, value, (len(lanes), *view.column.field.shape))
-        view.tensor[0, lanes] = torch.as_tensor(given).to(view.tensor)
+        """Copy a field's value for some lanes of one step: [len(lanes), *shape of the field]."""
+        for leaf, part in _walk(self._targets[name], value, name):
+            given = check(leaf.column, part, (len(lanes), *leaf.column.field.shape))
+            leaf.lanes[lanes] = torch.as_tensor(given).to(leaf.lanes)
 
-    def read(self, name: str) -> Tensor:
-        """One column of what was packed: [T, E, *shape of the field], a view."""
-        return self._columns[name].tensor
+    def check(self, values: Mapping[str, Any], length: int) -> dict[str, Any]:
+        """The leaves of values that are to be packed in pieces of the first axis; changes nothing.
+
+        Args:
+            values: as for `pack`, but `length` along the first axis.
+            length: of the first axis.
+
+        Raises:
+            InputError: a shape, dtype or key that does not fit.
+        """
+        checked = {}
+        for name, value in values.items():
+            for leaf, part in _walk(self._targets[name], value, name):
+                checked[leaf.column.name] = check(leaf.column, part, (length, *leaf.shape[1:]))
+        return checked
 
 
-class _View:
+class _Target:
     """One column of the steps, as NumPy and as torch see it."""
 
-    def __init__(self, column: Column, steps: Tensor) -> None:
-        self.column = column
+    __slots__ = ("array", "column", "dtype", "lanes", "scalars", "shape", "tensor")
+
+    def __init__(self, column: Column, steps: Tensor, leading: tuple[int, ...]) -> None:
         field = column.field
         size = field.dtype.itemsize
         times, lanes, row_bytes = steps.shape
-        strides = (
-            lanes * row_bytes // size,
-            row_bytes // size,
-            *torch.empty(field.shape, device="meta").stride(),
+        strides = (lanes * row_bytes // size, row_bytes // size)
+        inner = torch.empty(field.shape, device="meta").stride()
+        whole = (
+            steps.view(-1)
+            .view(field.dtype)
+            .as_strided((times, lanes, *field.shape), (*strides, *inner), column.offset // size)
         )
-        words = steps.view(-1).view(field.dtype)
-        self.tensor = words.as_strided((times, lanes, *field.shape), strides, column.offset // size)
-        self.array: np.ndarray[Any, Any] | None = None
-        if field.dtype in NUMPY_DTYPES:
-            self.array = self.tensor.numpy()
-        self.by_leading: dict[tuple[int, ...], tuple[Tensor, Any]] = {}
+        self.column = column
+        self.shape = (*leading, *field.shape)
+        self.tensor = whole.view(self.shape) if leading else whole[0, 0]
+        self.lanes = whole[0]
+        self.dtype = NUMPY_DTYPES.get(field.dtype)  # None: NumPy has no such dtype
+        self.array = None if self.dtype is None else self.tensor.numpy()
+        self.scalars = () if self.shape else SAFE_SCALARS.get(field.dtype, ())
 
-    def store(self, value: Any, leading: tuple[int, ...]) -> None:
-        shaped = self.by_leading.get(leading)
-        if shaped is None:
-            shape = (*leading, *self.column.field.shape)
-            tensor = self.tensor.view(shape) if leading else self.tensor[0, 0]
-            shaped = self.by_leading[leading] = (
-                tensor,
-                None if self.array is None else tensor.numpy(),
-            )
-        tensor, array = shaped
-        given = check(self.column, value, tuple(tensor.shape))
-        if array is None or isinstance(given, Tensor):
-            tensor.copy_(torch.as_tensor(given))
+    def store(self, value: Any) -> None:
+        """Copy a value that fits; nearly all come as the array or number that is stored."""
+        kind = type(value)
+        if self.array is None:
+            self.tensor.copy_(torch.as_tensor(check(self.column, value, self.shape)))
+        elif kind in self.scalars or (
+            kind is np.ndarray and value.shape == self.shape and value.dtype == self.dtype
+        ):
+            self.array[...] = value
         else:
-            array[...] = given
+            given = check(self.column, value, self.shape)
+            if isinstance(given, Tensor):
+                self.tensor.copy_(given)
+            else:
+                self.array[...] = given
+
+
+def _with_leaves(tree: Any, columns: Mapping[str, _Target]) -> Any:
+    if isinstance(tree, str):
+        return columns[tree]
+    return {key: _with_leaves(branch, columns) for key, branch in tree.items()}
+
+
+def _walk(target: Any, value: Any, path: str) -> Iterator[tuple[_Target, Any]]:
+    if isinstance(target, _Target):
+        yield target, value
+        return
+    if not isinstance(value, Mapping) or set(value) != set(target):
+        given = sorted(map(str, value)) if isinstance(value, Mapping) else type(value).__name__
+        raise InputError(
+            f"{path}: given {given}, expected a mapping with the keys {sorted(target)}"
+        )
+    for key, branch in target.items():
+        yield from _walk(branch, value[key], f"{path}.{key}")
 
 
 def check(column: Column, value: Any, shape: tuple[int, ...]) -> Any:
@@ -116,8 +186,8 @@ def check(column: Column, value: Any, shape: tuple[int, ...]) -> Any:
         raise InputError(f"{column.name}: given shape {tuple(value.shape)}, expected {shape}")
     if not fits:
         raise InputError(
-            f"{column.name}: given {given_dtype}, expected {column.field.dtype} or what converts to "
-            "it without changing its kind; convert it first, or give the field another dtype"
+            f"{column.name}: given {given_dtype}, expected {column.field.dtype} or what converts "
+            "to it without changing its kind; convert it first, or give the field another dtype"
         )
     return value.detach() if isinstance(value, Tensor) and value.requires_grad else value
 
@@ -148,26 +218,6 @@ def _width_fits(given: torch.dtype, dtype: torch.dtype) -> bool:
         torch.iinfo(given).min >= torch.iinfo(dtype).min
         and torch.iinfo(given).max <= torch.iinfo(dtype).max
     )
-
-
-def columns_of(layout: RowLayout, name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The stored columns below a top-level field, each with its part of the value.
-
-    Raises:
-        InputError: a mapping with other keys than the field's.
-    """
-    return _walk(layout.tree[name], value, name)
-
-
-def _walk(tree: Any, value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(tree, str):
-        yield tree, value
-        return
-    if not isinstance(value, Mapping) or set(value) != set(tree):
-        given = sorted(value) if isinstance(value, Mapping) else type(value).__name__
-        raise InputError(f"{path}: given {given}, expected a mapping with the keys {sorted(tree)}")
-    for key, branch in tree.items():
-        yield from _walk(branch, value[key], f"{path}.{key}")
 
 
 def ndim(value: Any) -> int:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from relive.errors import InputError
-from relive.writing.packer import Packer, check, columns_of
+from relive.writing.packer import Packer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,28 +38,21 @@ class Stream:
             wanted = "[T]" if num_lanes is None else f"[T, {num_lanes}]"
             raise InputError(f"reward: given shape {given}, expected {wanted}")
         self._times = given[0]
-        self._columns = {
-            column: check(
-                layout.columns[column], part, (*given, *layout.columns[column].field.shape)
-            )
-            for name, value in values.items()
-            for column, part in columns_of(layout, name, value)
-        }
+        num_rows = num_lanes or 1
+        self._longest = max(1, min(self._times, CHUNK_BYTES // (num_rows * layout.row_bytes)))
+        self._steps = torch.zeros(self._longest, num_rows, layout.row_bytes, dtype=torch.uint8)
+        self._packer = Packer(layout, self._steps, (self._longest, *self._lanes))
+        self._columns = self._packer.check(values, self._times)
 
     def chunks(self) -> Iterator[tuple[Tensor, bool]]:
         """Packed steps, uint8 [t, E, row_bytes], and whether they are the last.
 
         What is yielded is valid until the next is asked for.
         """
-        num_lanes = self._lanes[0] if self._lanes else 1
-        longest = max(1, min(self._times, CHUNK_BYTES // (num_lanes * self._layout.row_bytes)))
-        steps = torch.zeros(longest, num_lanes, self._layout.row_bytes, dtype=torch.uint8)
-        packer = Packer(self._layout, steps)
-        for start in range(0, self._times, longest):
-            stop = min(start + longest, self._times)
-            if stop - start < longest:
-                steps = steps[: stop - start]
-                packer = Packer(self._layout, steps)
-            for column, value in self._columns.items():
-                packer.pack(column, value[start:stop], leading=(stop - start, *self._lanes))
+        for start in range(0, self._times, self._longest):
+            stop = min(start + self._longest, self._times)
+            steps, packer = self._steps[: stop - start], self._packer
+            if stop - start < self._longest:
+                packer = Packer(self._layout, steps, (stop - start, *self._lanes))
+            packer.pack_columns({name: value[start:stop] for name, value in self._columns.items()})
             yield steps, stop == self._times

@@ -6,8 +6,9 @@
                   "buffer": the largest weight any row could have, (leaf_i / smallest leaf)^-beta
                   "batch":  the largest of the batch;  None: 1
 
-(Schaul et al. 2016, arXiv:1511.05952, section 3.4.) u is a 64-bit number of the Philox block whose counter is the number of the draw, so batch k + 1
-goes on where batch k ended, and training draws and others have streams of their own.
+(Schaul et al. 2016, arXiv:1511.05952, section 3.4.) u is a 64-bit number of the Philox block whose
+counter is the number of the draw, so batch k + 1 goes on where batch k ended; training draws and
+others have streams of their own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The sum tree, by definition.
 
-A leaf is (|td error| + eps)^alpha of the row in its slot, float32, 0 where no row lives. Its mass is
-a whole number,
+A leaf is (|td error| + eps)^alpha of the row in its slot, float32, 0 where no row lives. Its mass
+is a whole number,
 
     mass = trunc(leaf 2^s),  at least 1 if leaf > 0
 

@@ -86,8 +86,8 @@ def decide(
 ) -> Any:
     """Find the slots that change, their new leaves and their old masses; returns how many.
 
-    The last error for an id decides, so this goes backwards. The leaf of a slot that has been decided
-    carries a sign bit; `assign` takes it away.
+    The last error for an id decides, so this goes backwards. The leaf of a slot that has been
+    decided carries a sign bit; `assign` takes it away.
     """
     leaves = leaves_of(words)
     capacity = words[w.CAPACITY]

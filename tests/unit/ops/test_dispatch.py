@@ -1,0 +1,40 @@
+"""Which kernels run where."""
+
+import pytest
+import torch
+
+from relive import ConfigError, Field, ReplayBuffer, UnsupportedError
+from relive.ops.dispatch import OPERATIONS, known_device, operations
+
+FIELDS = {"obs": Field(), "action": Field()}
+
+
+@pytest.mark.parametrize(
+    ("kernels", "module"), [("auto", "cpu"), ("cpu", "cpu"), ("reference", "reference")]
+)
+def test_every_operation_has_an_implementation(kernels, module):
+    found = operations(torch.device("cpu"), kernels)
+    for operation, folder in OPERATIONS.items():
+        assert getattr(found, operation).__module__ == f"relive.ops.{folder}.{module}"
+
+
+def test_the_reference_runs_on_any_device_and_the_cpu_kernels_on_the_cpu_only():
+    assert operations(torch.device("cuda"), "reference").write.__module__.endswith("reference")
+    with pytest.raises(
+        UnsupportedError, match=r"no kernels for cuda:0 yet; keep the buffer on device='cpu'"
+    ):
+        operations(torch.device("cuda:0"))
+    with pytest.raises(ConfigError, match="kernels is one of auto, reference, cpu"):
+        operations(torch.device("cpu"), "numba")
+
+
+@pytest.mark.parametrize("device", ["tpu", "mps", "meta", 3.5, None, "cpu:x"])
+def test_a_device_that_is_none_is_refused(device):
+    with pytest.raises(UnsupportedError, match="device is 'cpu' or 'cuda"):
+        known_device(device)
+
+
+def test_cuda_without_a_card_is_refused_at_construction(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UnsupportedError, match="no CUDA device here"):
+        ReplayBuffer(10, FIELDS, device="cuda")

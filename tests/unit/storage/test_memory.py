@@ -1,0 +1,80 @@
+"""Planned and real memory."""
+
+import pytest
+import torch
+
+from relive import ConfigError, Field, Proportional, ReplayBuffer, Uniform, plan
+from relive.storage import memory
+
+STATES = {"obs": Field((51,)), "action": Field((1,))}
+
+
+@pytest.mark.parametrize(("capacity", "megabytes"), [(100_000, 47), (1_000_000, 470)])
+def test_a_million_states_of_51_floats_with_priorities_fit_470_megabytes(capacity, megabytes):
+    needed = plan(capacity, STATES, sampler=Proportional())
+    assert needed.total <= megabytes * 1e6
+    assert needed.rows == capacity * 448
+    assert needed.priorities + needed.tree <= 8 * capacity
+
+
+def test_a_plan_allocates_nothing():
+    huge = plan(10**11, STATES, sampler=Proportional())
+    assert huge.total > 4.4e13
+
+
+@pytest.mark.parametrize("capacity", [1, 7, 16, 17, 1000, 4097])
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        Uniform(),
+        Proportional(),
+        Proportional(normalize="batch"),
+        Proportional(new_priority="max_current"),
+    ],
+)
+@pytest.mark.parametrize("track_reuse", [False, True])
+def test_memory_equals_what_is_allocated(capacity, sampler, track_reuse):
+    settings = {"sampler": sampler, "n_step": 3, "num_envs": 1, "track_reuse": track_reuse}
+    buffer = ReplayBuffer(capacity, STATES, **settings)
+    held = sum(tensor.nbytes for tensor in buffer._state.tensors().values()) + buffer._steps.nbytes
+    assert buffer.memory().total == held
+    assert plan(capacity, STATES, batch_size=0, **settings) == buffer.memory()
+
+
+def test_the_largest_capacity_fits_and_is_close():
+    needed = plan(1000, STATES, sampler=Proportional(), batch_size=0)
+    most = needed.largest_capacity(10**9)
+    assert plan(most, STATES, sampler=Proportional(), batch_size=0).total <= 10**9
+    assert plan(int(most * 1.01), STATES, sampler=Proportional(), batch_size=0).total > 10**9
+    assert needed.largest_capacity(0) == 0
+
+
+def test_more_memory_than_is_free_is_refused_with_what_would_fit(monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda _: 10_000_000)
+    with pytest.raises(
+        ConfigError, match=r"needs 0\.10 GB on cpu, 0\.01 GB are free; capacity="
+    ) as caught:
+        ReplayBuffer(224_000, STATES)
+    fitting = int(str(caught.value).rsplit("capacity=", 1)[1].split()[0])
+    assert len(ReplayBuffer(fitting, STATES)) == 0
+
+
+def test_free_memory_is_what_the_machine_says():
+    free = memory.free_memory("cpu")
+    assert free is None or 0 < free < 2**50
+
+
+def test_pages_are_touched_at_construction():
+    buffer = ReplayBuffer(1000, {"obs": Field((8,), torch.uint8), "action": Field()})
+    assert not buffer._state.rows.any()
+
+
+def test_a_tree_has_a_largest_capacity():
+    with pytest.raises(ConfigError, match="at most 137438953472 rows"):
+        plan(10**12, STATES, sampler=Proportional())
+
+
+@pytest.mark.parametrize("capacity", [0, -1, 2.5, True, "10"])
+def test_a_capacity_that_is_no_count_is_refused(capacity):
+    with pytest.raises(ConfigError, match="capacity is a whole number >= 1"):
+        plan(capacity, STATES)
