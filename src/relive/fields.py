@@ -23,10 +23,10 @@ import torch
 from relive.errors import ConfigError
 
 # Stored with every row, arguments of `add`, or what a batch has besides its fields.
-RESERVED = frozenset(
-    "next_obs reward terminated truncated discount weights ids lane prev next final_obs env "
-    "to keys device".split()
-)
+RESERVED = {
+    *("next_obs", "reward", "terminated", "truncated", "discount", "weights", "ids"),
+    *("lane", "prev", "next", "final_obs", "env", "to", "keys", "device"),
+}
 LAST_LINK = 2**31 - 1  # largest distance that a link holds
 SEPARATOR = "."  # of the names in a dict observation: obs.position
 

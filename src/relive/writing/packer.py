@@ -65,7 +65,7 @@ class Packer:
         }
 
     def pack(self, values: Mapping[str, Any]) -> None:
-        """Copy the values of fields, each [*leading, *shape of the field] or nested as the field is.
+        """Copy values of fields, each [*leading, *shape of the field] or nested as the field is.
 
         Raises:
             InputError: a shape, dtype or key that does not fit.
