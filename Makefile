@@ -1,0 +1,57 @@
+# Every target sets up what it needs. `make` alone lists the targets.
+# Options go through ARGS: make train ARGS="--seed 1", make test ARGS="-k tree".
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.relive-installed
+ARGS ?=
+
+# One thread for each test process: two of them share two cores.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup train test lint types docs format check clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+setup: $(STAMP) ## create .venv and install everything into it
+
+# Runs again only if a dependency changed. A python3 without ensurepip (Debian) still has its pip.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v < (3, 14) or sys.exit("relive needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is %d.%d: try make PYTHON=python3.12" % v)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || \
+	  { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip -q --python $(BIN)/python install pip; }
+	@echo "installing relive and its tools into $(VENV) (once; a few minutes)"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[dev]" -c constraints.txt
+	@touch $@
+
+train: $(STAMP) ## train DQN with prioritized replay on CartPole-v1
+	@$(BIN)/relive train dqn --env CartPole-v1 --replay.sampler proportional --device cpu $(ARGS)
+
+test: $(STAMP) ## run all tests, and the code in README and docs
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(ARGS)
+
+lint: $(STAMP) ## ruff (rules and format), import rules, spelling
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+
+types: $(STAMP) ## mypy, strict
+	$(BIN)/mypy
+
+docs: $(STAMP) ## build the documentation into site/; an unknown reference fails
+	$(BIN)/zensical build --clean --strict
+
+format: $(STAMP) ## put everything into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+check: ## what CI runs
+	.ci/run
+
+clean: ## remove what was built (not .venv, not runs/)
+	rm -rf build dist site .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

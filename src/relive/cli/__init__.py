@@ -1,0 +1,1 @@
+"""The command line: `main` picks a command, each command is one file."""

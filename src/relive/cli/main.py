@@ -1,0 +1,75 @@
+"""`relive`: picks the command and tells what went wrong in one line.
+
+A command is a module of this package with `run(arguments) -> exit status`. It is imported when it
+is asked for, so that `relive --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from relive.cli.closest import unknown
+from relive.errors import ConfigError, ReliveError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = {
+    "train": "train an agent, evaluate it, write a run directory with a report",
+    "eval": "play greedy episodes with the agent of a run",
+    "report": "write the report of a run again",
+    "plan": "tell how much memory a buffer will need, without allocating it",
+}
+HELP = f"""usage: relive COMMAND [options]
+
+Experience replay that lives on your device, with the agents that use it.
+
+commands:
+{"".join(f"  {name:8}{what}" + chr(10) for name, what in COMMANDS.items())}
+`relive COMMAND --help` lists the options of a command; `relive --version` tells the version.
+"""
+WRONG_INPUT = 2
+NO_READER = 1
+INTERRUPTED = 130  # what a shell reports for a program that was ended by Ctrl-C
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command.
+
+    Args:
+        arguments: The words after `relive`; None takes them from the shell.
+
+    Returns:
+        The exit status: 0 if it worked, 2 for wrong input (with one line on stderr that says what
+        is wrong and what exists), 130 after Ctrl-C.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(words)
+    except ReliveError as error:
+        print("relive:", " ".join(str(error).split()), file=sys.stderr)
+        return WRONG_INPUT
+    except KeyboardInterrupt:
+        print("\nrelive: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # who read the output has left, as in `relive train dqn --help | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NO_READER
+
+
+def _run(words: list[str]) -> int:
+    command, *rest = words or ["--help"]
+    if command in {"-h", "--help", "help"}:
+        print(HELP, end="")
+        return 0
+    if command == "--version":
+        print("relive", version("relive"))
+        return 0
+    if command not in COMMANDS:
+        raise ConfigError(unknown("command", command, COMMANDS))
+    status: int = import_module(f"relive.cli.{command}").run(rest)
+    return status

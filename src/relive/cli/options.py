@@ -1,0 +1,141 @@
+"""From words to settings: tyro over a dataclass, with its complaints in one line."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from contextlib import redirect_stderr
+from dataclasses import fields, is_dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar, get_origin, get_type_hints
+
+from relive.cli.closest import unknown
+from relive.errors import ConfigError, MissingExtraError
+
+try:
+    import tyro
+    from rich.console import Console
+except ImportError as error:
+    raise MissingExtraError("tyro or rich", extra="train") from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Settings = TypeVar("Settings")
+RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+CHOICE = re.compile(r"invalid choice '(.*)' for argument '(.*)'\. Expected one of \((.*?),?\)\.")
+WORDING = (
+    (r"^Error parsing (?=-)", ""),
+    (r"^Error parsing \S+: ", ""),  # the name of a dataclass
+    (r"invalid literal for int\(\) with base 10: ", "expected a whole number, got "),
+    (r"could not convert string to float: ", "expected a number, got "),
+    (r" Expected 1 values\.", ""),
+)
+
+
+def parse(
+    settings: type[Settings],
+    words: Sequence[str],
+    *,
+    command: str,
+    about: str | None = None,
+    default: Settings | None = None,
+) -> Settings:
+    """Reads the options of a command.
+
+    Args:
+        settings: A dataclass; its fields are the options, the text below a field is its help.
+        words: The words of the command line behind the command.
+        command: The command as the user types it.
+        about: What `--help` says first; None takes the docstring of the dataclass.
+        default: Values for the options that are not given; None takes those of the dataclass.
+
+    Returns:
+        The settings.
+
+    Raises:
+        ConfigError: An option does not exist or a value does not fit; one line says what would.
+        SystemExit: `--help` was asked for and has been printed.
+    """
+    complaint = io.StringIO()
+    try:
+        with redirect_stderr(complaint):
+            parsed: Settings
+            parsed, left = tyro.cli(
+                settings,
+                args=words,
+                prog=command,
+                description=about,
+                default=tyro.MISSING_NONPROP if default is None else default,
+                return_unknown_args=True,
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise ConfigError(sentence(complaint.getvalue())) from None
+    if left:
+        option = next((word.partition("=")[0] for word in left if word.startswith("-")), None)
+        if option is None:
+            raise ConfigError(f"{left[0]!r} belongs to no option ({command} --help)")
+        names = [*option_names(settings), "--help"]
+        raise ConfigError(f"{unknown('option', option, names, most=4)} ({command} --help)")
+    return parsed
+
+
+def console() -> Console:
+    """Where a command prints its tables: colours in a terminal, plain text in a file."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 80)
+
+
+def value_of(option: str, words: Sequence[str]) -> str | None:
+    """The value of an option before the others are read, None if it is not given.
+
+    >>> value_of("--env", ["--seed", "1", "--env=CartPole-v1"])
+    'CartPole-v1'
+    """
+    for word, following in zip(words, [*words[1:], None], strict=False):
+        name, equals, value = word.partition("=")
+        if name == option:
+            return value if equals else following
+    return None
+
+
+def option_names(settings: type, prefix: str = "--") -> Iterator[str]:
+    """The options that a dataclass stands for, those of nested ones with their dotted prefix.
+
+    A field with an annotation for tyro is no option but a word in its place.
+    """
+    hints = get_type_hints(settings, include_extras=True)
+    for field in fields(settings):
+        hint, name = hints[field.name], field.name.replace("_", "-")
+        if isinstance(hint, type) and is_dataclass(hint):
+            yield from option_names(hint, f"{prefix}{name}.")
+        elif get_origin(hint) is not Annotated:
+            yield prefix + name
+
+
+def sentence(box: str) -> str:
+    """The words of a message that tyro has drawn in a box; what it adds below a line is left out.
+
+    >>> sentence('''╭─ Value error ───────────────────────╮
+    ... │ Error parsing --lr: could not convert │
+    ... │ string to float: 'abc'                │
+    ... │ ───────────────────────────────────── │
+    ... │ Argument helptext:                    │
+    ... ╰───────────────────────────────────────╯''')
+    "--lr: expected a number, got 'abc'"
+    """
+    title, *lines = [line.strip("│ ") for line in COLOUR.sub("", box).splitlines() if line.strip()]
+    if not title.startswith("╭"):
+        lines = lines[1:]  # without Unicode a line is below the title
+    text = " ".join(takewhile(lambda line: line.strip("─-") and line[0] != "╰", lines))
+    if choice := CHOICE.fullmatch(text):
+        given, option, names = choice.groups()
+        return unknown(option, given, [name.strip("'\"") for name in names.split(", ")])
+    for pattern, better in WORDING:
+        text = re.sub(pattern, better, text)
+    return text

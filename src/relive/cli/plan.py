@@ -1,0 +1,181 @@
+"""`relive plan`: the bytes that a buffer will need, by component, without allocating it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from relive.cli.closest import unknown
+from relive.cli.options import console, parse
+from relive.envs.make import make_env
+from relive.errors import ConfigError
+from relive.fields import Field, fields_of
+from relive.sampling import Proportional, Uniform
+from relive.storage.memory import MemoryPlan, free_memory, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+SAMPLERS = {"uniform": Uniform, "proportional": Proportional}
+DTYPES = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "float64": torch.float64,
+    "uint8": torch.uint8,
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "bool": torch.bool,
+}
+DOES_NOT_FIT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """Tell how much memory a replay buffer will need, and what fits; allocates nothing.
+
+    The rows are those of an environment (--env), or given by --obs and --action.
+
+    Exit status 1 means that it does not fit into the memory that is free.
+    """
+
+    capacity: int = 100_000
+    """Rows, for all environments together."""
+    env: str | None = None
+    """Gymnasium environment whose spaces give the rows."""
+    obs: str | None = None
+    """Shape of an observation: 51, or 4x84x84."""
+    obs_dtype: str = "float32"
+    """Number format of an observation: float32, uint8, and so on."""
+    action: str = "discrete"
+    """An action: its shape as a vector of floats (6), or discrete."""
+    sampler: Literal["uniform", "proportional"] = "proportional"
+    """How rows are drawn: proportional needs priorities and a tree."""
+    num_envs: int = 1
+    """Environments that write side by side."""
+    n_step: int = 1
+    """Steps folded into one row."""
+    batch_size: int = 256
+    """Rows of a batch."""
+    track_reuse: bool = False
+    """Count the age and reuse of what is drawn."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where the buffer will live."""
+
+
+def run(words: Sequence[str]) -> int:
+    """Runs the command; the words are those behind `relive plan`."""
+    options = parse(PlanOptions, words, command="relive plan")
+    needed = plan(
+        options.capacity,
+        fields(options),
+        sampler=SAMPLERS[options.sampler](),
+        num_envs=options.num_envs,
+        n_step=options.n_step,
+        batch_size=options.batch_size,
+        track_reuse=options.track_reuse,
+        device=options.device,
+    )
+    free = free_memory(options.device) if can_ask(options.device) else None
+    out = console()
+    out.print(table(needed))
+    out.print(verdict(needed, free, options.device))
+    return DOES_NOT_FIT if free is not None and needed.total > free else 0
+
+
+def fields(options: PlanOptions) -> dict[str, Any]:
+    """The fields of a row: those of the environment, or those of the shapes given.
+
+    Raises:
+        ConfigError: Neither or both are given, or a shape cannot be read.
+    """
+    if (options.env is None) == (options.obs is None):
+        raise ConfigError(
+            "a row is that of --env (CartPole-v1) or of --obs (51, 4x84x84) and --action: give one"
+        )
+    if options.env is not None:
+        env = make_env(options.env)
+        try:
+            return fields_of(env)
+        finally:
+            env.close()
+    if options.obs_dtype not in DTYPES:
+        raise ConfigError(unknown("number format", options.obs_dtype, DTYPES))
+    obs = Field(shape("--obs", options.obs or ""), DTYPES[options.obs_dtype])
+    if options.action == "discrete":
+        return {"obs": obs, "action": Field((), torch.int64)}
+    return {"obs": obs, "action": Field(shape("--action", options.action))}
+
+
+def shape(option: str, words: str) -> tuple[int, ...]:
+    """A shape as typed.
+
+    >>> shape("--obs", "4x84x84")
+    (4, 84, 84)
+    """
+    sizes = words.lower().split("x")
+    if not all(size.isdecimal() and int(size) > 0 for size in sizes):
+        also = " or discrete" if option == "--action" else ""
+        raise ConfigError(f"{option} takes a shape such as 51 or 4x84x84{also}, got {words!r}")
+    return tuple(int(size) for size in sizes)
+
+
+def can_ask(device: str) -> bool:
+    """Whether this machine has the device, so that its free memory can be told."""
+    return device == "cpu" or torch.cuda.is_available()
+
+
+def table(needed: MemoryPlan) -> Table:
+    """The components and their bytes."""
+    from rich import box
+    from rich.table import Table
+
+    title = f"{needed.capacity:,} rows of {needed.row_bytes:,} bytes".replace(",", "\u202f")
+    made = Table(
+        box=box.SIMPLE_HEAD,
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        pad_edge=False,
+        show_footer=True,
+    )
+    made.add_column("component", "total", style="cyan", footer_style="bold")
+    made.add_column("bytes", size(needed.total), justify="right", footer_style="bold")
+    made.add_column("share", "100 %", justify="right", style="dim", footer_style="dim")
+    made.add_column("what it holds", style="dim")
+    for name, what in (
+        ("rows", "the transitions themselves"),
+        ("priorities", "one number a row"),
+        ("tree", "sums over priorities, to draw by them"),
+        ("workspace", "unfinished steps, one batch, counters"),
+    ):
+        count = getattr(needed, name)
+        made.add_row(name, size(count), f"{100 * count / needed.total:.1f} %", what)
+    return made
+
+
+def verdict(needed: MemoryPlan, free: int | None, device: str) -> str:
+    """Whether it fits, and what would."""
+    if free is None:
+        return f"This machine does not say how much {device} memory is free."
+    most = f"{needed.largest_capacity(free):,}".replace(",", "\u202f")
+    if needed.total <= free:
+        answer = "[green]It fits[/green]"
+    else:
+        answer = "[bold red]It does not fit[/bold red]"
+    return f"{answer}: {size(free)} are free on {device}, up to {most} rows of this kind."
+
+
+def size(count: int) -> str:
+    """Bytes in decimal units.
+
+    >>> size(512), size(45_512_345), size(4_700_000_000)
+    ('512 B', '45.5 MB', '4.70 GB')
+    """
+    for unit, factor, digits in (("TB", 1e12, 2), ("GB", 1e9, 2), ("MB", 1e6, 1), ("KB", 1e3, 1)):
+        if count >= factor:
+            return f"{count / factor:.{digits}f} {unit}"
+    return f"{count} B"

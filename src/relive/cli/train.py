@@ -1,0 +1,109 @@
+"""`relive train ALGORITHM`: trains an agent, evaluates it, leaves a run directory with a report."""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, get_args
+
+from relive.cli.closest import unknown
+from relive.cli.main import INTERRUPTED
+from relive.cli.options import parse, value_of
+from relive.envs import make_env, num_actions
+from relive.errors import ConfigError, MissingExtraError, ReliveError
+from relive.training import TensorBoard, TrainConfig, preset
+from relive.training import run as run_training
+from relive.training.config import Algorithm
+from relive.training.console import Console
+from relive.training.records import RunStarted
+from relive.training.run import with_run_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from relive.training.records import Record
+    from relive.training.sinks import Sink
+
+ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
+HELP = f"""usage: relive train ALGORITHM --env ENV [options]
+
+Train an agent, evaluate it, write a run directory with a report.
+
+algorithms: {", ".join(ALGORITHMS)}
+
+`relive train {ALGORITHMS[0]} --env CartPole-v1 --help` lists the options, with the values that the
+environment's preset gives them.
+"""
+TENSORBOARD = "tensorboard"  # folder in the run directory
+
+
+def run(words: Sequence[str]) -> int:
+    """Runs the command; the words are those behind `relive train`."""
+    if words and words[0] in {"-h", "--help"}:
+        print(HELP, end="")
+        return 0
+    config = settings(words)
+    with closing(make_env(config.env)) as env:
+        num_actions(env)  # refuses before a directory is made
+    config = with_run_directory(config)
+    assert config.out is not None  # filled in
+    try:
+        result = run_training(config, [TensorBoardLater(config.out / TENSORBOARD), Console()])
+    except ReliveError:
+        with suppress(OSError):  # only an empty directory goes
+            config.out.rmdir()
+        raise
+    print("run    ", result.out)
+    try:
+        from relive.report.page import write_report
+
+        print("report ", write_report(result.out))
+    except MissingExtraError as missing:
+        print("report  none:", missing)
+    return INTERRUPTED if result.ended.interrupted else 0
+
+
+def settings(words: Sequence[str]) -> TrainConfig:
+    """The settings that the words ask for, from the preset of the algorithm and environment.
+
+    Raises:
+        ConfigError: A word, an option or a value that does not exist.
+    """
+    given = words[0] if words and not words[0].startswith("-") else None
+    if given is None:
+        raise ConfigError(f"name an algorithm: relive train {ALGORITHMS[0]} --env CartPole-v1")
+    algorithm = next((name for name in ALGORITHMS if name == given), None)
+    if algorithm is None:
+        raise ConfigError(unknown("algorithm", given, ALGORITHMS))
+    env = value_of("--env", words)
+    default = None if env is None else preset(algorithm, env)
+    return parse(
+        TrainConfig,
+        words[1:],
+        command=f"relive train {algorithm}",
+        about=f"Train {algorithm.upper()}. The defaults are those of the environment's preset.",
+        default=default,
+    )
+
+
+class TensorBoardLater:
+    """TensorBoard that opens its folder when the run has begun; says if it is not installed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._sink: Sink | None = None
+
+    def record(self, record: Record) -> None:
+        """Passes the record on."""
+        if isinstance(record, RunStarted):
+            try:
+                self._sink = TensorBoard(self._folder)
+            except MissingExtraError as missing:
+                print("no TensorBoard:", missing)
+        if self._sink is not None:
+            self._sink.record(record)
+
+    def close(self) -> None:
+        """Closes what was opened."""
+        if self._sink is not None:
+            self._sink.close()

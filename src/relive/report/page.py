@@ -1,0 +1,222 @@
+"""The page about a run: one HTML file that needs nothing else, no network, no script."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relive.report import plots
+from relive.report.numbers import duration, number, shown
+from relive.report.read import Run, read_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+REPORT = "report.html"
+PRIORITIES = "rows in the buffer at the end, by priority"
+AGE = "share of all draws, by age of the row drawn"
+REUSE = "share of the overwritten rows, by draws before"
+
+
+def write_report(path: Path | str) -> Path:
+    """Writes `report.html` into a run directory, over an older one.
+
+    Args:
+        path: The run directory.
+
+    Returns:
+        The file written.
+
+    Raises:
+        InputError: The directory does not hold a run.
+        MissingExtraError: matplotlib is not installed (raised when this module is imported).
+    """
+    run = read_run(path)
+    target = run.path / REPORT
+    target.write_text(page(run), encoding="utf-8")
+    return target
+
+
+def page(run: Run) -> str:
+    """The text of the page about a run."""
+    title = " · ".join(names(run).values())
+    style = files("relive.report").joinpath("style.css").read_text(encoding="utf-8")
+    rows = (_row(cards) for cards in (_learning(run), _training(run), _replay(run)))
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{escape(title)}</title>
+<link rel="icon" href="data:,">
+<style>
+{style}</style>
+</head>
+<body>
+<main>
+{_header(run)}
+<div class="tiles">{"".join(_tiles(run))}</div>
+{"".join(rows)}<div class="tables">{"".join(_tables(run))}</div>
+{_footer(run)}
+</main>
+</body>
+</html>
+"""
+
+
+def names(run: Run) -> dict[str, str]:
+    """What a run is called: its algorithm, environment, sampler and seed, as far as known."""
+    replay = run.config.get("replay", {})
+    known = {
+        "algorithm": str(run.config.get("algorithm", "")).upper(),
+        "env": run.config.get("env"),
+        "sampler": replay.get("sampler") if isinstance(replay, dict) else None,
+        "seed": f"seed {run.config['seed']}" if "seed" in run.config else None,
+    }
+    return {key: str(value) for key, value in known.items() if value} or {"run": run.path.name}
+
+
+def _header(run: Run) -> str:
+    known = names(run)
+    heading = " on ".join(known.pop(key) for key in ("algorithm", "env", "run") if key in known)
+    tags = [f'<span class="tag">{escape(name)}</span>' for name in known.values()]
+    if not run.finished:
+        state = "interrupted" if run.last("run_ended") else "not finished"
+        tags.append(f'<span class="tag warn">{state} at step {number(run.steps)}</span>')
+    return f"<header><h1>{escape(heading)}</h1><p>{' '.join(tags)}</p></header>"
+
+
+def _footer(run: Run) -> str:
+    torn = " The last line of metrics.jsonl was cut off and is left out." if run.torn_lines else ""
+    return f"<footer>Written by <code>relive report {escape(str(run.path))}</code>.{torn}</footer>"
+
+
+def _tiles(run: Run) -> Iterator[str]:
+    """The numbers that matter, large: the result beside the reference, the effort."""
+    evaluated = run.last("evaluated")
+    _, returns = run.series("episode_ended", "episode_return")
+    if evaluated:
+        spread = f" <small>± {number(round(evaluated['std'], 1))}</small>"
+        note = f"mean of {len(evaluated['returns'])} greedy episodes"
+        yield _tile("result", number(round(evaluated["mean"], 1)) + spread, note)
+        if evaluated.get("reference") is not None:
+            yield _tile("reference", number(evaluated["reference"]), "known result")
+    elif len(returns):
+        recent = returns[-20:]
+        note = f"mean of the last {len(recent)} training episodes"
+        yield _tile("training return", number(round(float(recent.mean()), 1)), note)
+    end = run.last("run_ended") or run.last("training_progress") or {}
+    yield _tile("environment steps", number(run.steps), f"{number(end.get('updates', 0))} updates")
+    if end.get("seconds"):
+        speed = f"{number(round(run.steps / end['seconds']))} steps per second"
+        yield _tile("time", duration(end["seconds"]), speed)
+
+
+def _tile(title: str, value: str, note: str) -> str:
+    kind = title if title in {"result", "reference"} else ""
+    return (
+        f'<section class="card tile {kind}"><h3>{title}</h3><strong>{value}</strong>'
+        f"<p>{note}</p></section>"
+    )
+
+
+def _row(cards: list[str]) -> str:
+    """Cards side by side; four stand two by two."""
+    width = {1: "one", 3: "three"}.get(len(cards), "two")
+    return f'<div class="row {width}">{"".join(cards)}</div>\n' if cards else ""
+
+
+def _learning(run: Run) -> list[str]:
+    """Row 1: the learning curve."""
+    episodes = run.series("episode_ended", "episode_return")
+    evaluated = run.records.get("evaluated", [])
+    if not len(episodes[0]) and not evaluated:
+        return []
+    spread = [(float(r["step"]), float(r["mean"]), float(r["std"])) for r in evaluated]
+    reference = evaluated[-1].get("reference") if evaluated else None
+    return [_card("Learning curve", plots.learning(episodes, spread, reference))]
+
+
+def _training(run: Run) -> list[str]:
+    """Row 2: what the training loop measured; a number that was never there has no picture."""
+    cards = []
+    for title, log, wanted in (
+        ("Loss and TD error", True, {"loss": "loss", "td_error": "mean |TD error|"}),
+        ("Exploration and correction", False, {"epsilon": "epsilon", "beta": "beta"}),
+        ("Action values", False, {"q_mean": "mean Q"}),
+        ("Gradient norm", True, {"grad_norm": "before clipping"}),
+    ):
+        found = [(label, *run.series("training_progress", key)) for key, label in wanted.items()]
+        series = [(label, x, y) for label, x, y in found if len(x) and (not log or y.max() > 0)]
+        if series:
+            cards.append(_card(title, plots.lines(title.split()[0].lower(), series, log=log)))
+    return cards
+
+
+def _replay(run: Run) -> list[str]:
+    """Row 3: what the buffer held and what was drawn from it, as measured last."""
+    measured = run.last("replay_measured")
+    if measured is None:
+        return []
+    counts = np.asarray(measured.get("priority_counts") or [])
+    filled = np.flatnonzero(counts)
+    size = plots.THIRD_OF_PAGE if len(filled) else plots.HALF_OF_PAGE
+    cards = []
+    if len(filled):
+        first, last = filled[0], filled[-1] + 1
+        edges = np.asarray(measured["priority_edges"], dtype=np.float64)[first : last + 1]
+        picture = plots.priorities(edges, counts[first:last], size)
+        cards.append(_card("Priorities", picture, PRIORITIES))
+    for name, title, label, note, nothing in (
+        ("age", "Age of what was sampled", "rows written since then", AGE, "Not recorded."),
+        ("reuse", "Reuse of rows", "times drawn", REUSE, "No row has been overwritten."),
+    ):
+        bins = measured.get(f"{name}_counts") or []
+        body = plots.doublings(name, bins, label, size) if sum(bins) else _empty(nothing)
+        cards.append(_card(title, body, note))
+    return cards
+
+
+def _tables(run: Run) -> Iterator[str]:
+    """The settings, one table a group; the counters of the buffer; the versions."""
+    config = {name.replace("_", " "): value for name, value in run.config.items()}
+    groups = {name: value for name, value in config.items() if isinstance(value, dict) and value}
+    single = {name: value for name, value in config.items() if name not in groups}
+    measured = run.last("replay_measured") or {}
+    stats = measured.get("stats", {}).items()
+    counters = [(name, value) for name, value in stats if not isinstance(value, list)]
+    yield _table("Settings", single.items())
+    for name, group in groups.items():
+        yield _table(f"Settings: {name}", _flat(group))
+    yield _table("Buffer", counters)
+    yield _table("Versions", run.versions.items())
+
+
+def _flat(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name} ")
+        else:
+            yield prefix + name, value
+
+
+def _table(title: str, rows: Iterable[tuple[str, Any]]) -> str:
+    lines = [
+        f"<tr><th>{escape(name.replace('_', ' '))}</th><td>{escape(shown(value))}</td></tr>"
+        for name, value in rows
+    ]
+    return _card(title, f"<table>{''.join(lines)}</table>") if lines else ""
+
+
+def _card(title: str, body: str, note: str = "") -> str:
+    noted = f"<p>{note}</p>" if note else ""
+    return f'<section class="card"><h2>{escape(title)}</h2>{noted}{body}</section>\n'
+
+
+def _empty(reason: str) -> str:
+    return f'<p class="empty">{reason}</p>'

@@ -1,0 +1,32 @@
+"""What holds for every test: hypothesis profiles, one torch thread, public methods recorded."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import torch
+from hypothesis import HealthCheck, settings
+
+from tests.public_methods import PublicMethods
+
+if TYPE_CHECKING:
+    import pytest
+
+# dev: quick, as you type. ci: what `make test` runs, the same examples each time. nightly: many.
+slow_machine = [HealthCheck.too_slow]
+settings.register_profile("dev", max_examples=25, deadline=None, suppress_health_check=slow_machine)
+settings.register_profile(
+    "ci", max_examples=100, deadline=None, derandomize=True, suppress_health_check=slow_machine
+)
+settings.register_profile(
+    "nightly", max_examples=5000, deadline=None, suppress_health_check=slow_machine
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+torch.set_num_threads(1)  # two test processes share two cores
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Records from the start, in each process."""
+    config.pluginmanager.register(PublicMethods(config, ["relive", "relive.agents"]))

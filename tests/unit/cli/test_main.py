@@ -1,0 +1,148 @@
+"""Which command, and what is said when something is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from relive.cli import report
+from relive.cli.main import COMMANDS, main
+from relive.errors import InputError
+
+TRAIN = "train dqn --env CartPole-v1"
+
+
+@pytest.mark.parametrize("words", [[], ["-h"], ["--help"], ["help"]])
+def test_help_lists_the_commands(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {name} " in out for name in COMMANDS)
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"relive {version('relive')}\n"
+
+
+@pytest.mark.parametrize("command", ["eval", "report", "plan", TRAIN])
+def test_each_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command.split(), "--help"])
+    assert ended.value.code == 0
+    assert "--help" in capsys.readouterr().out
+
+
+def test_train_without_an_environment_has_help_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--help"]) == 0
+    assert "algorithms: dqn" in capsys.readouterr().out
+
+
+WRONG = {
+    "palm": "there is no command 'palm'; there are: eval, plan, train, report",
+    "trian": (
+        "there is no command 'trian'; did you mean 'train'? There are: train, plan, eval, report"
+    ),
+    "train": "name an algorithm: relive train dqn --env CartPole-v1",
+    "train --env x": "name an algorithm: relive train dqn --env CartPole-v1",
+    "train dnq": "there is no algorithm 'dnq'; did you mean 'dqn'? There are: dqn",
+    f"{TRAIN} --agent.loss hubr": (
+        "there is no --agent.loss 'hubr'; did you mean 'huber'? There are: huber, mse"
+    ),
+    f"{TRAIN} --replay.capacity x": "--replay.capacity: expected a whole number, got 'x'",
+    f"{TRAIN} --agent.lr x": "--agent.lr: expected a number, got 'x'",
+    f"{TRAIN} --seed": "Missing value for argument '--seed'.",
+    f"{TRAIN} --agent.double yes": "'yes' belongs to no option (relive train dqn --help)",
+    f"{TRAIN} --total-steps 0": "total_steps is at least 1; given 0",
+    "plan": "a row is that of --env (CartPole-v1) or of --obs (51, 4x84x84) and --action: give one",
+    "plan --obs 4y": "--obs takes a shape such as 51 or 4x84x84, got '4y'",
+    "plan --obs 4 --action x": (
+        "--action takes a shape such as 51 or 4x84x84 or discrete, got 'x'"
+    ),
+    "plan --obs 4 --capacity 0": "capacity is a whole number >= 1; given 0",
+    "plan --obs 4 --obs-dtype unit8": (
+        "there is no number format 'unit8'; did you mean 'uint8'? "
+        "There are: uint8, int32, int64, float16, float32, float64 and 1 more"
+    ),
+    "eval x --episodes 0": "episodes is at least 1, got 0",
+    "report x y": "'y' belongs to no option (relive report --help)",
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_wrong_input_is_answered_in_one_line(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words.split()) == 2
+    assert capsys.readouterr() == ("", f"relive: {WRONG[words]}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (f"{TRAIN} --sed 1", "--seed"),
+        (f"{TRAIN} --sed=1", "--seed"),
+        (f"{TRAIN} --lr 1", "--agent.lr"),
+        (f"{TRAIN} --replay.gama 1", "--replay.gamma"),
+        (f"{TRAIN} --sampler uniform", "--replay.sampler"),
+        ("plan --capcity 1", "--capacity"),
+        ("eval x --episode 1", "--episodes"),
+        ("train dqn --env CartPol-v1", "CartPole-v1"),
+        ("plan --env CartPol-v1", "CartPole-v1"),
+    ],
+)
+def test_a_typo_is_answered_with_what_was_meant(
+    words: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words.split()) == 2
+    out, said = capsys.readouterr()
+    assert out == ""
+    assert said.count("\n") == 1
+    assert said.partition("did you mean ")[2].lstrip("'").startswith(meant)
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "said"),
+    [
+        (InputError("one\n  two"), 2, "relive: one two\n"),
+        (KeyboardInterrupt(), 130, "\nrelive: interrupted\n"),
+    ],
+)
+def test_what_a_command_raises_becomes_a_status_and_a_line(
+    raised: BaseException,
+    status: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(_: list[str]) -> int:
+        raise raised
+
+    monkeypatch.setattr(report, "run", fail)
+    assert main(["report"]) == status
+    assert capsys.readouterr().err == said
+
+
+def test_help_loads_nothing_that_a_command_needs() -> None:
+    program = (
+        "import sys; from relive.cli.main import main; main(['--help']); "
+        "print(*sorted({'tyro', 'rich', 'gymnasium', 'matplotlib'} & set(sys.modules)), 'end')"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "end"
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    program = "import sys; from relive.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, *TRAIN.split(), "--help"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert process.returncode == 1

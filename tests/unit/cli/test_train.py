@@ -1,0 +1,147 @@
+"""`relive train`, then `relive eval` and `relive report` on what it leaves."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from relive.cli import train
+from relive.cli.main import main
+from relive.errors import MissingExtraError
+from relive.report import page
+from relive.training.records import EpisodeEnded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from relive.training.records import Record
+
+TINY = ["train", "dqn", "--env", "CartPole-v1", "--device", "cpu", "--total-steps", "300"]
+TINY += ["--learning-starts", "100", "--train-every", "10", "--updates-per-train", "1"]
+TINY += ["--replay.batch-size", "8", "--agent.hidden", "8", "--log-every", "100"]
+TINY += ["--eval-episodes", "2"]
+FILES = {"config.json", "metrics.jsonl", "policy.safetensors", "report.html", "tensorboard"}
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+def records(out: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "proportional"])
+def test_training_leaves_a_run_directory_to_evaluate_and_report(
+    out: Path, sampler: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*TINY, "--out", str(out), "--replay.sampler", sampler]) == 0
+    assert {path.name for path in out.iterdir()} == FILES
+    assert list((out / "tensorboard").iterdir())
+    said = capsys.readouterr().out
+    assert f"report  {out / 'report.html'}" in said
+    assert "(reference 500)" in said
+
+    assert main(["eval", str(out), "--episodes", "2"]) == 0
+    shown = dict(re.findall(r"^(\w+) +(.*)$", capsys.readouterr().out, re.MULTILINE))
+    evaluated = next(record for record in records(out) if record["record"] == "evaluated")
+    assert [float(value) for value in shown["returns"].split()] == evaluated["returns"]
+    assert shown["mean"] == f"{evaluated['mean']:.1f} ± {evaluated['std']:.1f}"
+    assert shown["reference"] == "500"
+
+    (out / "report.html").unlink()
+    assert main(["report", str(out)]) == 0
+    html = (out / "report.html").read_text(encoding="utf-8")
+    assert f"DQN · CartPole-v1 · {sampler} · seed 0" in html
+    assert ("Priorities" in html) is (sampler == "proportional")
+
+
+def test_settings_are_those_of_the_preset_but_for_what_is_given(out: Path) -> None:
+    settings = train.settings(
+        ["dqn", "--env", "CartPole-v1", "--agent.lr", "0.5", "--out", str(out)]
+    )
+    preset = train.preset("dqn", "CartPole-v1")
+    assert settings.agent.lr == 0.5
+    assert settings.out == out
+    assert settings.train_every == preset.train_every != train.TrainConfig(env="x").train_every
+
+
+def test_ctrl_c_keeps_what_there_is_and_reports_it(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Impatient:
+        """Presses Ctrl-C when the first episode ends."""
+
+        def record(self, record: Record) -> None:
+            if isinstance(record, EpisodeEnded):
+                signal.raise_signal(signal.SIGINT)
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(train, "Console", Impatient)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        assert main([*TINY, "--out", str(out)]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert {path.name for path in out.iterdir()} == FILES
+    assert records(out)[-1]["interrupted"] is True
+    assert f"report  {out / 'report.html'}" in capsys.readouterr().out
+    assert "interrupted at step" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_missing_extra_is_told_and_does_not_stop_the_run(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(_: Path) -> None:
+        raise MissingExtraError("a package", extra="name")
+
+    monkeypatch.setattr(train, "TensorBoard", missing)
+    monkeypatch.setattr(page, "write_report", missing)
+    assert main([*TINY, "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "no TensorBoard: a package is not installed: pip install 'relive[name]'\n" in said
+    assert "report  none: a package is not installed: pip install 'relive[name]'\n" in said
+    assert {path.name for path in out.iterdir()} == FILES - {"report.html", "tensorboard"}
+
+
+def test_a_directory_with_a_run_in_it_is_refused_and_left_alone(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*TINY, "--out", str(out)]) == 0
+    before = (out / "metrics.jsonl").read_bytes()
+    capsys.readouterr()
+    assert main([*TINY, "--out", str(out)]) == 2
+    assert "has a run in it" in capsys.readouterr().err
+    assert (out / "metrics.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize("wrong", ["--env CartPol-v1", "--env Pendulum-v1"])
+def test_an_environment_that_cannot_be_used_leaves_nothing_behind(
+    wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "dqn", *wrong.split()]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_buffer_that_cannot_be_made_leaves_no_run_behind(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*TINY, "--out", str(out), "--replay.capacity", "0"]) == 2
+    assert capsys.readouterr().err == "relive: capacity is a whole number >= 1; given 0\n"
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("command", ["eval", "report"])
+def test_a_directory_without_a_run_is_refused_by_name(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, str(tmp_path)]) == 2
+    assert f"{tmp_path} is not a run directory" in capsys.readouterr().err

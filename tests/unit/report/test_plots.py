@@ -1,0 +1,122 @@
+"""Pictures: what they show, and that they suit a page."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from relive.report import plots
+
+STEPS = np.arange(1.0, 201.0)
+
+
+def pictures() -> dict[str, str]:
+    noise = np.random.default_rng(0).normal(size=200)
+    return {
+        "learning": plots.learning((STEPS, noise), [(100.0, 1.0, 0.5), (200.0, 2.0, 0.1)], 3.0),
+        "lines": plots.lines("lines", [("one", STEPS, noise), ("two", STEPS, -noise)]),
+        "log": plots.lines("log", [("one", STEPS, np.exp(4 * noise))], log=True),
+        "priorities": plots.priorities(
+            np.array([0.1, 1, 10]), np.array([5, 7]), plots.THIRD_OF_PAGE
+        ),
+        "age": plots.doublings("age", [0, 3, 4, 0, 2, 0, 0], "rows", plots.HALF_OF_PAGE),
+    }
+
+
+def texts(svg: str) -> list[str]:
+    return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+
+
+def test_equal_data_give_equal_pictures() -> None:
+    assert pictures() == pictures()
+
+
+@pytest.mark.parametrize("name", ["learning", "lines", "log", "priorities", "age"])
+def test_a_picture_takes_colours_and_font_from_the_page(name: str) -> None:
+    svg = pictures()[name]
+    assert svg.startswith("<svg ")
+    assert "var(--first)" in svg
+    assert not re.findall(r"#[0-9a-f]{6}\b", svg)
+    for foreign in ("font-family", "<style", "<metadata", "<!DOCTYPE", "http"):
+        assert foreign not in svg
+
+
+def test_two_pictures_on_a_page_share_no_id_and_refer_to_their_own() -> None:
+    drawn = pictures()
+    ids = [name for svg in drawn.values() for name in re.findall(r'\bid="([^"]+)"', svg)]
+    assert len(ids) == len(set(ids))
+    for svg in drawn.values():
+        own = set(re.findall(r'\bid="([^"]+)"', svg))
+        assert set(re.findall(r'(?:href="|url\()#([^")]+)', svg)) <= own
+
+
+def test_the_learning_curve_names_what_it_shows() -> None:
+    named = {"training, mean of 10 episodes", "reference", "greedy evaluation ± deviation"}
+    assert named <= set(texts(pictures()["learning"]))
+
+
+def test_bins_that_double_are_labelled_by_where_they_begin() -> None:
+    labels = texts(pictures()["age"])
+    assert labels[:5] == ["0", "1", "2", "4", "8"]
+
+
+@pytest.mark.parametrize(
+    ("values", "window", "expected"),
+    [
+        ([1.0, 2.0, 3.0, 4.0], 2, [1.5, 2.5, 3.5]),
+        ([1.0, 2.0, 6.0], 3, [3.0]),
+        ([1.0, 2.0], 1, [1.0, 2.0]),
+        ([1.0], 2, []),
+        ([], 1, []),
+    ],
+)
+def test_a_moving_average_is_the_mean_of_neighbours(
+    values: list[float], window: int, expected: list[float]
+) -> None:
+    assert plots.moving_average(np.array(values), window).tolist() == expected
+
+
+@pytest.mark.parametrize(("count", "window"), [(0, 1), (1, 1), (60, 3), (400, 20), (10_000, 100)])
+def test_the_window_of_the_moving_average_grows_with_the_run(count: int, window: int) -> None:
+    assert plots.moving_window(count) == window
+
+
+@pytest.mark.parametrize("count", [0, 1, 600, 601, 1200, 99_999])
+def test_a_long_line_is_thinned_to_means_of_neighbours(count: int) -> None:
+    x = np.arange(float(count))
+    thin_x, thin_y = plots.thinned(x, 2 * x)
+    assert len(thin_x) == len(thin_y) == min(count, plots.MOST_POINTS)
+    np.testing.assert_allclose(thin_y, 2 * thin_x)
+    assert (np.diff(thin_x) > 0).all()
+    if count:
+        assert thin_x[0] < count / 300
+        assert thin_x[-1] > count - 1 - count / 300
+
+
+def test_a_picture_of_a_million_episodes_stays_small() -> None:
+    many = np.arange(1e6)
+    assert len(plots.learning((many, many), [], None)) < 300_000
+
+
+@pytest.mark.parametrize("points", [0, 1])
+def test_few_points_make_a_picture_too(points: int) -> None:
+    few = np.arange(1.0, 1.0 + points)
+    assert plots.learning((few, few), [(5.0, 1.0, 0.0)], None).startswith("<svg")
+    assert plots.lines("few", [("one", np.ones(1), np.ones(1))]).startswith("<svg")
+    assert plots.priorities(np.array([1.0, 2.0]), np.array([1]), (3, 2)).startswith("<svg")
+
+
+def test_without_matplotlib_a_run_can_be_read_and_the_extra_is_named() -> None:
+    program = (
+        "import sys; sys.modules['matplotlib'] = None; import relive.report.read\n"
+        "from relive.errors import MissingExtraError\n"
+        "try: import relive.report.page\n"
+        "except MissingExtraError as error: print(error)"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "matplotlib is not installed: pip install 'relive[report]'\n"
