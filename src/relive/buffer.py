@@ -113,7 +113,8 @@ class ReplayBuffer:
             autoreset=resets.MODES[self._autoreset],
         )
         self._sampler.configure(self._state)
-        self._steps = torch.zeros(1, num_envs, self._layout.row_bytes, dtype=torch.uint8)
+        self._staging = memory.allocate_staging(self._layout, num_envs)
+        self._steps = self._staging[:num_envs].view(1, num_envs, -1)
         self._packer = Packer(self._layout, self._steps, (num_envs,))
         self._bare_packer = Packer(self._layout, self._steps, ()) if num_envs == 1 else self._packer
         self._flags = [
@@ -176,7 +177,7 @@ class ReplayBuffer:
             InputError: a wrong name, shape or dtype, or a missing final observation; nothing has
                 changed then.
         """
-        if own.keys() != self._own:
+        if (own or self._own) and own.keys() != self._own:
             raise InputError(self._wrong_names(own))
         values = {
             "obs": obs,
@@ -246,7 +247,7 @@ class ReplayBuffer:
             given["discount"] = discount
         stream = Stream(self._layout, given, num_lanes=None if env is not None else self._num_envs)
         with self._lock:
-            for steps, is_last in stream.chunks():
+            for steps, is_last in stream.chunks(self._staging, self._ops):
                 self._ops.write(
                     self._state,
                     steps,

@@ -249,7 +249,7 @@ def test_extend_in_pieces_equals_extend_at_once(monkeypatch):
         return buffer._state
 
     whole = extend()
-    monkeypatch.setattr("relive.writing.stream.CHUNK_BYTES", 64 * 11)
+    monkeypatch.setattr("relive.storage.memory.STAGING_BYTES", 64 * 11)
     pieces = extend()
     for name in ("rows", "leaves", "sums", "lanes"):
         assert torch.equal(getattr(whole, name), getattr(pieces, name)), name

@@ -27,7 +27,7 @@ OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": Fa
 def kernel_digest() -> str:
     """Digest of the sources that compiled kernels are made of."""
     folder = Path(__file__).parent
-    sources = sorted([*folder.glob("*/cpu.py"), folder / "words.py", Path(__file__)])
+    sources = sorted(folder.rglob("*.py"))
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
 
@@ -58,7 +58,7 @@ def helper(function: Kernel) -> Kernel:
 
 
 def _pointer_to(number_type: Any) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]  # numba ships no stubs
+    @intrinsic  # numba ships no stubs
     def pointer(typing_context: Any, address: Any) -> Any:  # noqa: ARG001 - numba's calling convention
         def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
@@ -84,7 +84,7 @@ def words_at(header: Any) -> Any:
     )
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def copy_bytes(typing_context: Any, target: Any, source: Any, count: Any) -> Any:  # noqa: ARG001
     """Copy memory between two addresses."""
 
@@ -98,7 +98,43 @@ def copy_bytes(typing_context: Any, target: Any, source: Any, count: Any) -> Any
     return types.void(types.int64, types.int64, types.int64), build
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@helper
+def copy_value(target: Any, source: Any, nbytes: Any) -> None:
+    """Copy a value of any size; one move, or a few that overlap, where memcpy would be a call."""
+    if nbytes == 4:
+        copy_bytes(target, source, 4)
+    elif nbytes == 1:
+        copy_bytes(target, source, 1)
+    elif nbytes >= 256 or nbytes < 8:
+        copy_bytes(target, source, nbytes)
+    elif nbytes >= 32:
+        for offset in range(0, nbytes - 31, 32):
+            copy_bytes(target + offset, source + offset, 32)
+        copy_bytes(target + nbytes - 32, source + nbytes - 32, 32)
+    elif nbytes >= 16:
+        copy_bytes(target, source, 16)
+        copy_bytes(target + nbytes - 16, source + nbytes - 16, 16)
+    else:
+        copy_bytes(target, source, 8)
+        copy_bytes(target + nbytes - 8, source + nbytes - 8, 8)
+
+
+@intrinsic
+def prefetch(typing_context: Any, address: Any) -> Any:  # noqa: ARG001
+    """Ask for the cache line at an address, to be read soon."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        word = ir.IntType(32)
+        pointer = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [pointer, word(0), word(3), word(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), build
+
+
+@intrinsic
 def multiply_high(typing_context: Any, a: Any, b: Any) -> Any:  # noqa: ARG001
     """High 64 bits of the product of two unsigned 64-bit integers."""
 

@@ -10,6 +10,7 @@ import torch
 from relive.errors import ConfigError, UnsupportedError
 
 OPERATIONS = {
+    "pack": "pack",
     "write": "write",
     "flush": "write",
     "sample": "sample",
@@ -23,6 +24,7 @@ KERNELS = ("auto", "reference", "cpu")
 class Operations(NamedTuple):
     """The operations of one implementation; the `reference` modules document them."""
 
+    pack: Any
     write: Any
     flush: Any
     sample: Any

@@ -18,6 +18,7 @@ from relive.ops import words as w
 from relive.ops.state import State
 from relive.ops.tree.shape import LEAVES_PER_NODE, level_sizes
 
+STAGING_BYTES = 1 << 18  # fits the processor's second cache
 ROW_ALIGNMENT = {"cpu": 16, "cuda": 32}
 COMPONENT_OF = {
     "rows": "rows",
@@ -106,7 +107,7 @@ def plan(
     nbytes = {"rows": 0, "priorities": 0, "tree": 0, "workspace": 0}
     for name, (shape, dtype) in shapes.items():
         nbytes[COMPONENT_OF.get(name, "workspace")] += math.prod(shape) * dtype.itemsize
-    nbytes["workspace"] += num_envs * layout.row_bytes  # staging of one step
+    nbytes["workspace"] += staging_rows(layout, num_envs) * layout.row_bytes
     nbytes["workspace"] += BatchLayout(layout).arena_bytes(batch_size)
     return MemoryPlan(capacity=capacity, row_bytes=layout.row_bytes, **nbytes)
 
@@ -164,6 +165,16 @@ def allocate(shapes: dict[str, tuple[tuple[int, ...], torch.dtype]], device: tor
         for name, (shape, dtype) in shapes.items()
     }
     return State(**tensors)
+
+
+def staging_rows(layout: RowLayout, num_envs: int) -> int:
+    """Rows that are packed before they are written: at least one step of all environments."""
+    return max(1, STAGING_BYTES // (num_envs * layout.row_bytes)) * num_envs
+
+
+def allocate_staging(layout: RowLayout, num_envs: int) -> Tensor:
+    """Where rows are packed: uint8 [rows, row_bytes], zeros."""
+    return torch.zeros(staging_rows(layout, num_envs), layout.row_bytes, dtype=torch.uint8)
 
 
 def free_memory(device: torch.device | str = "cpu") -> int | None:

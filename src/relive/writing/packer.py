@@ -78,32 +78,11 @@ class Packer:
                 for leaf, part in _walk(target, value, name):
                     leaf.store(part)
 
-    def pack_columns(self, values: Mapping[str, Any]) -> None:
-        """Copy the values of columns by their dotted names."""
-        for name, value in values.items():
-            self._columns[name].store(value)
-
     def pack_lanes(self, name: str, value: Any, lanes: list[int]) -> None:
         """Copy a field's value for some lanes of one step: [len(lanes), *shape of the field]."""
         for leaf, part in _walk(self._targets[name], value, name):
             given = check(leaf.column, part, (len(lanes), *leaf.column.field.shape))
             leaf.lanes[lanes] = torch.as_tensor(given).to(leaf.lanes)
-
-    def check(self, values: Mapping[str, Any], length: int) -> dict[str, Any]:
-        """The leaves of values that are to be packed in pieces of the first axis; changes nothing.
-
-        Args:
-            values: as for `pack`, but `length` along the first axis.
-            length: of the first axis.
-
-        Raises:
-            InputError: a shape, dtype or key that does not fit.
-        """
-        checked = {}
-        for name, value in values.items():
-            for leaf, part in _walk(self._targets[name], value, name):
-                checked[leaf.column.name] = check(leaf.column, part, (length, *leaf.shape[1:]))
-        return checked
 
 
 class _Target:
@@ -153,17 +132,39 @@ def _with_leaves(tree: Any, columns: Mapping[str, _Target]) -> Any:
     return {key: _with_leaves(branch, columns) for key, branch in tree.items()}
 
 
-def _walk(target: Any, value: Any, path: str) -> Iterator[tuple[_Target, Any]]:
-    if isinstance(target, _Target):
-        yield target, value
+def _walk(tree: Any, value: Any, path: str) -> Iterator[tuple[Any, Any]]:
+    """The leaves of a tree of dicts, each with its part of a value that is nested alike."""
+    if not isinstance(tree, dict):
+        yield tree, value
         return
-    if not isinstance(value, Mapping) or set(value) != set(target):
+    if not isinstance(value, Mapping) or set(value) != set(tree):
         given = sorted(map(str, value)) if isinstance(value, Mapping) else type(value).__name__
-        raise InputError(
-            f"{path}: given {given}, expected a mapping with the keys {sorted(target)}"
-        )
-    for key, branch in target.items():
+        raise InputError(f"{path}: given {given}, expected a mapping with the keys {sorted(tree)}")
+    for key, branch in tree.items():
         yield from _walk(branch, value[key], f"{path}.{key}")
+
+
+def check_columns(
+    layout: RowLayout, values: Mapping[str, Any], leading: tuple[int, ...]
+) -> dict[str, Any]:
+    """The values of fields by column name, as arrays or tensors that fit their columns.
+
+    Raises:
+        InputError: a shape, dtype or key that does not fit.
+    """
+    return {
+        name: check(layout.columns[name], part, (*leading, *layout.columns[name].field.shape))
+        for field, value in values.items()
+        for name, part in _walk(layout.tree[field], value, field)
+    }
+
+
+def packed_form(column: Column, value: Any) -> Any:
+    """A checked value as a contiguous CPU array or tensor of its column's dtype; copied if need be."""
+    dtype = NUMPY_DTYPES.get(column.field.dtype)
+    if isinstance(value, Tensor) or dtype is None:
+        return torch.as_tensor(value).to("cpu", column.field.dtype).contiguous()
+    return np.ascontiguousarray(value, dtype)
 
 
 def check(column: Column, value: Any, shape: tuple[int, ...]) -> Any:
@@ -222,6 +223,8 @@ def _width_fits(given: torch.dtype, dtype: torch.dtype) -> bool:
 
 def ndim(value: Any) -> int:
     """Number of axes of an array, tensor, list or number."""
+    if isinstance(value, float | int):
+        return 0
     axes = getattr(value, "ndim", None)
     return np.ndim(value) if axes is None else int(axes)
 
@@ -232,6 +235,15 @@ def vector(name: str, value: Any, dtype: torch.dtype) -> Tensor:
     Raises:
         InputError: not a vector of numbers of the right kind.
     """
+    if (  # what comes back from a batch and a loss is this already
+        type(value) is Tensor
+        and value.dtype is dtype
+        and value.ndim == 1
+        and not value.requires_grad
+        and value.is_cpu
+        and value.is_contiguous()
+    ):
+        return value
     if not isinstance(value, Tensor):
         try:
             value = torch.as_tensor(np.asarray(value))

@@ -18,9 +18,9 @@ def power(base: Any, exponent: Any) -> Any:
     bits = np.float64(base).view(np.int64)
     exponent_2 = ((bits >> 52) & 0x7FF) - 1023
     mantissa = np.int64((bits & 0xFFFFFFFFFFFFF) | 0x3FF0000000000000).view(np.float64)
-    if mantissa > SQRT_2:
-        mantissa = mantissa * 0.5
-        exponent_2 = exponent_2 + 1
+    large = mantissa > SQRT_2  # selected, not branched on: so a loop over many can be vectorised
+    mantissa = mantissa * 0.5 if large else mantissa
+    exponent_2 = exponent_2 + 1 if large else exponent_2
     z = (mantissa - 1.0) / (mantissa + 1.0)
     s = z * z
     q = 1.0 / 17

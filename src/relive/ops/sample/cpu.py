@@ -1,4 +1,8 @@
-"""Drawing a batch, in Numba: draws, weights and gather in one call."""
+"""Drawing a batch, in Numba: draws, weights and gather in one call.
+
+Everything is done for the whole batch, step by step and level by level: the reads of different draws do not wait
+for each other, and the arithmetic becomes vector instructions.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +14,25 @@ from numba import carray
 from relive.batch import CACHE_LINE
 from relive.ops import words as w
 from relive.ops.compiled import (
-    copy_bytes,
+    copy_value,
     float32_pointer,
     helper,
     int32_pointer,
     int64_pointer,
     kernel,
+    multiply_high,
+    prefetch,
     words_at,
 )
-from relive.ops.philox.cpu import random_below
+from relive.ops.philox.cpu import random_bits
 from relive.ops.power.cpu import power
 from relive.ops.tree.cpu import (
     bit_length,
-    find,
+    descend,
     leaves_of,
     mass_of,
     power_of_two,
     root_extremum,
-    sums_of,
 )
 
 if TYPE_CHECKING:
@@ -43,111 +48,155 @@ def lines(nbytes: Any) -> Any:
 
 
 @helper
-def mirror(x: Any, bits: Any) -> Any:
-    """The lowest bits of x in reverse order."""
-    reverse = np.int64(0)
-    for _ in range(bits):
-        reverse = (reverse << 1) | (x & 1)
-        x >>= 1
-    return reverse
+def draw_bits(words: Any, bits: Any, counter: Any, stream: Any) -> None:
+    """64 random bits for each draw."""
+    seed = words[w.SEED]
+    for i in range(bits.shape[0]):
+        bits[i] = random_bits(seed, counter + i, stream)
 
 
 @helper
-def draw_uniform(words: Any, ids: Any, weights: Any, live: Any, counter: Any, stream: Any) -> None:
+def draw_uniform(words: Any, slots: Any, bits: Any, live: Any) -> None:
     """Every live row is equally likely."""
-    oldest = words[w.NEXT_ID] - live
-    for i in range(ids.shape[0]):
-        ids[i] = oldest + random_below(live, words[w.SEED], counter + i, stream)
-        weights[i] = np.float32(1)
+    capacity = words[w.CAPACITY]
+    oldest_slot = (words[w.NEXT_ID] - live - words[w.BASE_ID]) % capacity
+    for i in range(slots.shape[0]):
+        slot = oldest_slot + np.int64(multiply_high(bits[i], np.uint64(live)))
+        slots[i] = slot - capacity if slot >= capacity else slot
 
 
 @helper
-def draw_proportional(words: Any, ids: Any, live: Any, counter: Any, stream: Any) -> None:
-    """A row is as likely as its mass is of the total."""
-    batch_size = ids.shape[0]
-    leaves = leaves_of(words)
-    sums = sums_of(words)
-    unit = power_of_two(words[w.SCALE])
+def draw_targets(words: Any, targets: Any, positions: Any, bits: Any) -> None:
+    """Where in the total mass the draws fall, ascending if stratified; and their places in the batch."""
+    batch_size = targets.shape[0]
     total = words[w.TOTAL]
+    if not words[w.STRATIFIED]:
+        for i in range(batch_size):
+            positions[i] = i
+            targets[i] = np.int64(multiply_high(bits[i], np.uint64(total)))
+        return
+    width = total // batch_size
+    rest = total % batch_size
+    low = np.int64(0)
+    carry = np.int64(0)
+    odd = batch_size >> (bit_length(batch_size & -batch_size) - 1)
+    slices = batch_size // odd
+    mirrored = np.int64(0)  # counts up with its bits in reverse order
+    for j in range(batch_size):
+        position = mirrored * odd + j // slices
+        carry += rest
+        step = np.int64(carry >= batch_size)
+        carry -= step * batch_size
+        positions[j] = position
+        targets[j] = low + np.int64(multiply_high(bits[position], np.uint64(width + step)))
+        low += width + step
+        bit = slices >> 1
+        while mirrored & bit:
+            mirrored ^= bit
+            bit >>= 1
+        mirrored |= bit
+
+
+@helper
+def draw_proportional(words: Any, slots: Any, bits: Any) -> None:
+    """A row is as likely as its mass is of the total."""
+    batch_size = slots.shape[0]
+    targets = np.empty(batch_size, np.int64)
+    positions = np.empty(batch_size, np.int64)
+    found = np.empty(batch_size, np.int64)
+    draw_targets(words, targets, positions, bits)
+    descend(words, targets, found)
+    for j in range(batch_size):
+        slots[positions[j]] = found[j]
+
+
+@helper
+def find_ids(words: Any, slots: Any, ids: Any, live: Any) -> None:
+    """Ids of the rows in live slots."""
     capacity = words[w.CAPACITY]
     oldest = words[w.NEXT_ID] - live
     oldest_slot = (oldest - words[w.BASE_ID]) % capacity
-    bits = bit_length(batch_size & -batch_size) - 1
-    odd = batch_size >> bits
-    width = total // batch_size
-    rest = total % batch_size
-    for i in range(batch_size):
-        low = np.int64(0)
-        high = total
-        if words[w.STRATIFIED]:
-            j = ((i % odd) << bits) + mirror(i // odd, bits)
-            low = width * j + rest * j // batch_size
-            high = width * (j + 1) + rest * (j + 1) // batch_size
-        target = low + random_below(high - low, words[w.SEED], counter + i, stream)
-        slot = find(words, leaves, sums, unit, target)
-        ids[i] = oldest + (slot - oldest_slot + capacity) % capacity
+    for i in range(ids.shape[0]):
+        age = slots[i] - oldest_slot
+        ids[i] = oldest + (age + capacity if age < 0 else age)
 
 
 @helper
-def weigh(words: Any, reals: Any, ids: Any, weights: Any, live: Any) -> None:
+def find_slots(words: Any, ids: Any, slots: Any) -> None:
+    """Slots of live ids."""
+    for i in range(ids.shape[0]):
+        slots[i] = (ids[i] - words[w.BASE_ID]) % words[w.CAPACITY]
+
+
+@helper
+def prefetch_rows(words: Any, slots: Any) -> None:
+    """Ask for the rows of some slots; long ones are fetched by the processor once begun."""
+    row_bytes = words[w.ROW_BYTES]
+    span = min(row_bytes, 4 * CACHE_LINE)
+    for i in range(slots.shape[0]):
+        row = words[w.ROWS] + slots[i] * row_bytes
+        for offset in range(0, span, CACHE_LINE):
+            prefetch(row + offset)
+
+
+@helper
+def weigh(words: Any, reals: Any, slots: Any, weights: Any, live: Any) -> None:
     """Importance weights of the drawn rows."""
+    batch_size = slots.shape[0]
     leaves = leaves_of(words)
-    capacity = words[w.CAPACITY]
     fraction = min(1.0, np.float64(max(0, words[w.PROGRESS])) / reals[w.BETA_STEPS])
     beta = reals[w.BETA_START] + (reals[w.BETA_END] - reals[w.BETA_START]) * fraction
-    clip = np.float32(reals[w.WEIGHT_CLIP])
-    smallest = np.float32(np.inf)
-    if words[w.NORMALIZE] == w.BUFFER_NORMALIZER:
-        smallest = root_extremum(words, words[w.MINS], False)
-    elif words[w.NORMALIZE] == w.BATCH_NORMALIZER:
-        for i in range(ids.shape[0]):
-            smallest = min(smallest, leaves[(ids[i] - words[w.BASE_ID]) % capacity])
-    unit = power_of_two(words[w.SCALE])
-    for i in range(ids.shape[0]):
-        leaf = leaves[(ids[i] - words[w.BASE_ID]) % capacity]
-        if words[w.NORMALIZE] == w.NO_NORMALIZER:
-            ratio = np.float64(mass_of(leaf, unit)) * np.float64(live) / np.float64(words[w.TOTAL])
+    for i in range(batch_size):
+        weights[i] = leaves[slots[i]]
+    ratios = np.empty(batch_size, np.float64)
+    if words[w.NORMALIZE] == w.NO_NORMALIZER:
+        unit = power_of_two(words[w.SCALE])
+        for i in range(batch_size):
+            mass = np.float64(mass_of(weights[i], unit))
+            ratios[i] = mass * np.float64(live) / np.float64(words[w.TOTAL])
+    else:
+        smallest = np.float32(np.inf)
+        if words[w.NORMALIZE] == w.BUFFER_NORMALIZER:
+            smallest = root_extremum(words, words[w.MINS], False)
         else:
-            ratio = np.float64(leaf) / np.float64(smallest)
-        weight = power(ratio, -beta)
-        if weight > clip:
-            weight = clip
-            words[w.CLIPPED_WEIGHTS] += 1
-        weights[i] = weight
+            for i in range(batch_size):
+                smallest = min(smallest, weights[i])
+        for i in range(batch_size):
+            ratios[i] = np.float64(weights[i]) / np.float64(smallest)
+    for i in range(batch_size):
+        weights[i] = power(ratios[i], -beta)
+    clip = np.float32(reals[w.WEIGHT_CLIP])
+    clipped = np.int64(0)
+    for i in range(batch_size):
+        clipped += np.int64(weights[i] > clip)
+        weights[i] = min(weights[i], clip)
+    words[w.CLIPPED_WEIGHTS] += clipped
 
 
 @helper
-def track(words: Any, ids: Any) -> None:
+def track(words: Any, slots: Any, ids: Any) -> None:
     """Count ages of the drawn rows and how often each row has been drawn."""
     uses = carray(int32_pointer(words[w.USES]), words[w.CAPACITY])
     ages = carray(int64_pointer(words[w.AGE_COUNTS]), w.HISTOGRAM_BINS)
     newest = words[w.NEXT_ID] - 1
     for i in range(ids.shape[0]):
-        uses[(ids[i] - words[w.BASE_ID]) % words[w.CAPACITY]] += 1
+        uses[slots[i]] += 1
         ages[bit_length(newest - ids[i])] += 1
 
 
 @helper
-def gather_columns(words: Any, ids: Any, arena: Any) -> None:
-    """Copy every gathered field of the rows into the arena, row by row: each is read once."""
-    batch_size = ids.shape[0]
+def gather_columns(words: Any, slots: Any, arena: Any) -> None:
+    """Copy every gathered field of the rows into the arena, field by field from cached rows."""
+    batch_size = slots.shape[0]
+    row_bytes = words[w.ROW_BYTES]
     columns = carray(int64_pointer(words[w.COLUMNS]), (words[w.NUM_COLUMNS], 2))
-    first = arena + lines(8 * batch_size) + lines(4 * batch_size)
-    for i in range(batch_size):
-        slot = (ids[i] - words[w.BASE_ID]) % words[w.CAPACITY]
-        row = words[w.ROWS] + slot * words[w.ROW_BYTES]
-        block = first
-        for c in range(columns.shape[0]):
-            source = row + columns[c, 0]
-            nbytes = columns[c, 1]
-            target = block + i * nbytes
-            if nbytes == 4:  # a constant size is one move
-                copy_bytes(target, source, 4)
-            elif nbytes == 1:
-                copy_bytes(target, source, 1)
-            else:
-                copy_bytes(target, source, nbytes)
-            block += lines(batch_size * nbytes)
+    target = arena + lines(8 * batch_size) + lines(4 * batch_size)
+    for c in range(columns.shape[0]):
+        source = words[w.ROWS] + columns[c, 0]
+        nbytes = columns[c, 1]
+        for i in range(batch_size):
+            copy_value(target + i * nbytes, source + slots[i] * row_bytes, nbytes)
+        target += lines(batch_size * nbytes)
 
 
 @kernel
@@ -160,27 +209,36 @@ def _sample(header: Any, arena: Any, batch_size: Any, train: Any) -> Any:
     ids = carray(int64_pointer(arena), batch_size)
     weights = carray(float32_pointer(arena + lines(8 * batch_size)), batch_size)
     counter = w.DRAWS if train else w.EVAL_DRAWS
-    stream = w.TRAIN_STREAM if train else w.EVAL_STREAM
+    bits = np.empty(batch_size, np.uint64)
+    slots = np.empty(batch_size, np.int64)
+    draw_bits(words, bits, words[counter], w.TRAIN_STREAM if train else w.EVAL_STREAM)
     if proportional:
-        draw_proportional(words, ids, live, words[counter], stream)
-        weigh(words, reals, ids, weights, live)
+        draw_proportional(words, slots, bits)
+        prefetch_rows(words, slots)
+        weigh(words, reals, slots, weights, live)
     else:
-        draw_uniform(words, ids, weights, live, words[counter], stream)
+        draw_uniform(words, slots, bits, live)
+        prefetch_rows(words, slots)
+        weights[:] = np.float32(1)
+    find_ids(words, slots, ids, live)
     if train:
         if words[w.TRACK_REUSE]:
-            track(words, ids)
+            track(words, slots, ids)
         words[w.PROGRESS] += 1
     words[counter] += batch_size
     words[w.SAMPLES] += 1
     words[w.SAMPLED_ROWS] += batch_size
-    gather_columns(words, ids, arena)
+    gather_columns(words, slots, arena)
     return w.OK
 
 
 @kernel
 def _gather(header: Any, arena: Any, ids: Any, batch_size: Any) -> None:
     words, _ = words_at(header)
-    gather_columns(words, carray(int64_pointer(ids), batch_size), arena)
+    slots = np.empty(batch_size, np.int64)
+    find_slots(words, carray(int64_pointer(ids), batch_size), slots)
+    prefetch_rows(words, slots)
+    gather_columns(words, slots, arena)
 
 
 def sample(state: State, arena: Tensor, batch_size: int, *, train: bool) -> int:

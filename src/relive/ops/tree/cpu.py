@@ -13,8 +13,10 @@ from relive.ops.compiled import (
     helper,
     int64_pointer,
     kernel,
+    prefetch,
     words_at,
 )
+from relive.ops.tree.vectors import find_child, find_leaf, sum_leaves
 
 if TYPE_CHECKING:
     from relive.ops.state import State
@@ -51,9 +53,7 @@ def power_of_two(exponent: Any) -> Any:
 def mass_of(leaf: Any, unit: Any) -> Any:
     """Mass of a leaf; `unit` is 2^s."""
     mass = np.int64(np.float64(leaf) * unit)
-    if mass == 0 and leaf > np.float32(0):
-        return np.int64(1)
-    return mass
+    return max(mass, np.int64(leaf > np.float32(0)))
 
 
 @helper
@@ -73,50 +73,51 @@ def exponent_above(leaf: Any) -> Any:
 
 
 @helper
-def coarse_scale(words: Any, largest: Any) -> Any:
+def roomy_scale(words: Any, largest: Any) -> Any:
     """The exponent at which a tree full of leaves up to `largest` cannot overflow."""
-    if largest <= np.float32(0):
-        return words[w.SCALE]
     room = w.HIGHEST_TOTAL - bit_length(words[w.CAPACITY] - 1)
-    return min(words[w.SCALE], room - exponent_above(largest))
+    return room - (exponent_above(largest) if largest > np.float32(0) else -64)
 
 
 @helper
-def scale_after(words: Any, rest: Any, coarse: Any, coarse_mass: Any) -> Any:
-    """The exponent to be used once `coarse_mass` (at exponent `coarse`) joins `rest`."""
-    scale = words[w.SCALE]
-    shift = scale - coarse
+def lowest_total(words: Any) -> Any:
+    """See `shape.lowest_total`."""
+    return max(40, 20 + bit_length(words[w.CAPACITY] - 1))
+
+
+@helper
+def total_fits(words: Any, rest: Any, coarse: Any, coarse_mass: Any) -> Any:
+    """Whether the scale can stay when `coarse_mass` (at exponent `coarse`) joins `rest`."""
+    shift = words[w.SCALE] - coarse
     total = coarse_mass + (rest >> min(shift, 63))
-    if total == 0:
-        return scale
     log2 = bit_length(total) - 1 + shift
-    size = bit_length(words[w.CAPACITY] - 1)
-    lowest = max(40, 20 + size)
-    if lowest <= log2 and log2 < w.HIGHEST_TOTAL:
-        return scale
-    return scale + (lowest + w.HIGHEST_TOTAL + 1) // 2 - log2
+    return total == 0 or (lowest_total(words) <= log2 and log2 < w.HIGHEST_TOTAL)
 
 
 @helper
-def sum_leaf_node(leaves: Any, node: Any, unit: Any) -> Any:
-    """Mass of the leaves of one node."""
+def fresh_scale(words: Any) -> Any:
+    """The exponent at which the total of the leaves is about 2^target."""
+    leaves = leaves_of(words)
+    largest = np.float32(0)
+    for slot in range(leaves.shape[0]):
+        largest = max(largest, leaves[slot])
+    scale = roomy_scale(words, largest)
+    unit = power_of_two(scale)
     total = np.int64(0)
-    first = node << w.LEAF_BITS
-    for slot in range(first, first + LEAVES_PER_NODE):
+    for slot in range(leaves.shape[0]):
         total += mass_of(leaves[slot], unit)
-    return total
+    return scale + (lowest_total(words) + w.HIGHEST_TOTAL + 1) // 2 - (bit_length(total) - 1)
 
 
 @helper
 def sum_range(words: Any, first: Any, last: Any) -> Any:
     """Recompute the sums above the slots first..last; returns the total."""
-    leaves = leaves_of(words)
     sums = sums_of(words)
-    unit = power_of_two(words[w.SCALE])
+    unit = np.float32(power_of_two(words[w.SCALE]))
     low = first >> w.LEAF_BITS
     high = last >> w.LEAF_BITS
     for node in range(low, high + 1):
-        sums[node] = sum_leaf_node(leaves, node, unit)
+        sums[node] = sum_leaves(words[w.LEAVES] + (node << w.LEAF_BITS) * 4, unit)
     for level in range(1, words[w.NUM_LEVELS]):
         low >>= w.NODE_BITS
         high >>= w.NODE_BITS
@@ -204,6 +205,60 @@ def refresh_all_extrema(words: Any, first: Any, last: Any) -> None:
 
 
 @helper
+def better(a: Any, b: Any, largest: Any) -> Any:
+    """Whether a comes before b as an extremum."""
+    return a > b if largest else a < b
+
+
+@helper
+def update_extremum(
+    words: Any, nodes: Any, slot: Any, before: Any, value: Any, largest: Any
+) -> None:
+    """Bring the extrema above a slot up to date, as far up as they change.
+
+    A node needs to look at all its children only if the one that was its extremum has got worse.
+    """
+    leaves = leaves_of(words)
+    child = slot
+    for level in range(words[w.NUM_LEVELS]):
+        node = child >> (w.LEAF_BITS if level == 0 else w.NODE_BITS)
+        here = words[w.LEVEL_0 + level] + node
+        current = nodes[here]
+        if not better(value, current, largest):
+            if before != current or value == current:
+                return
+            if level == 0:
+                value = extremum_of_leaves(leaves, node, largest)
+            else:
+                first = words[w.LEVEL_0 + level - 1] + (node << w.NODE_BITS)
+                value = extremum_of_nodes(nodes, first, largest)
+            if value == current:
+                return
+        nodes[here] = value
+        before = current
+        child = node
+
+
+@helper
+def keeps_extrema(words: Any) -> Any:
+    """Whether there are any."""
+    return (words[w.NORMALIZE] == w.BUFFER_NORMALIZER) | (words[w.NEW_PRIORITY] == w.MAX_CURRENT)
+
+
+@helper
+def update_extrema(words: Any, slot: Any, old: Any, new: Any) -> None:
+    """Bring whichever extrema are kept up to date after a leaf has changed from old to new."""
+    if words[w.NORMALIZE] == w.BUFFER_NORMALIZER:
+        mins = carray(float32_pointer(words[w.MINS]), num_nodes(words))
+        before = old if old > np.float32(0) else INFINITY
+        value = new if new > np.float32(0) else INFINITY
+        update_extremum(words, mins, slot, before, value, False)
+    if words[w.NEW_PRIORITY] == w.MAX_CURRENT:
+        maxs = carray(float32_pointer(words[w.MAXS]), num_nodes(words))
+        update_extremum(words, maxs, slot, old, new, True)
+
+
+@helper
 def root_extremum(words: Any, address: Any, largest: Any) -> Any:
     """Extremum of all leaves."""
     nodes = carray(float32_pointer(address), num_nodes(words))
@@ -211,9 +266,9 @@ def root_extremum(words: Any, address: Any, largest: Any) -> Any:
 
 
 @helper
-def change_scale(words: Any, scale: Any) -> None:
-    """Use another exponent: every sum is rebuilt from the leaves."""
-    words[w.SCALE] = scale
+def change_scale(words: Any) -> None:
+    """Find the exponent anew and rebuild every sum from the leaves."""
+    words[w.SCALE] = fresh_scale(words)
     words[w.RESCALES] += 1
     words[w.TOTAL] = sum_range(words, 0, words[w.NUM_LEAVES] - 1)
 
@@ -225,6 +280,7 @@ def fill(words: Any, first: Any, count: Any, leaf: Any) -> None:
     unit = power_of_two(words[w.SCALE])
     capacity = words[w.CAPACITY]
     head = min(count, capacity - first)  # slots before the end; the others start at 0
+    before = leaves[first]
     rest = words[w.TOTAL]
     for slot in range(first, first + head):
         rest -= mass_of(leaves[slot], unit)
@@ -232,17 +288,22 @@ def fill(words: Any, first: Any, count: Any, leaf: Any) -> None:
     for slot in range(count - head):
         rest -= mass_of(leaves[slot], unit)
         leaves[slot] = leaf
-    coarse = coarse_scale(words, leaf)
-    scale = scale_after(words, rest, coarse, count * mass_of(leaf, power_of_two(coarse)))
-    if scale != words[w.SCALE]:
-        change_scale(words, scale)
+    coarse = min(words[w.SCALE], roomy_scale(words, leaf))
+    if not total_fits(words, rest, coarse, count * mass_of(leaf, power_of_two(coarse))):
+        change_scale(words)
+    elif count == 1:
+        add_mass(words, sums_of(words), first, mass_of(leaf, unit) - mass_of(before, unit))
+        words[w.TOTAL] = rest + mass_of(leaf, unit)
     else:
         words[w.TOTAL] = sum_range(words, first, first + head - 1)
         if count > head:
             words[w.TOTAL] = sum_range(words, 0, count - head - 1)
-    refresh_all_extrema(words, first, first + head - 1)
-    if count > head:
-        refresh_all_extrema(words, 0, count - head - 1)
+    if count == 1:
+        update_extrema(words, first, before, leaf)
+    else:
+        refresh_all_extrema(words, first, first + head - 1)
+        if count > head:
+            refresh_all_extrema(words, 0, count - head - 1)
 
 
 @helper
@@ -256,23 +317,26 @@ def new_leaf(words: Any, reals: Any) -> Any:
 
 
 @helper
-def find(words: Any, leaves: Any, sums: Any, unit: Any, target: Any) -> Any:
-    """The slot in whose share of the mass `target` lies."""
-    node = np.int64(0)
+def descend(words: Any, targets: Any, slots: Any) -> None:
+    """The slot in whose share of the mass each target lies; uses `targets` up.
+
+    One level at a time for all of them, so that their reads overlap.
+    """
+    unit = np.float32(power_of_two(words[w.SCALE]))
+    leaves = words[w.LEAVES]
+    nodes = slots
+    nodes[:] = 0
     for level in range(words[w.NUM_LEVELS] - 1, -1, -1):
-        child = words[w.LEVEL_0 + level] + (node << w.NODE_BITS)
-        node <<= w.NODE_BITS
-        while target >= sums[child]:
-            target -= sums[child]
-            child += 1
-            node += 1
-    slot = node << w.LEAF_BITS
-    mass = mass_of(leaves[slot], unit)
-    while target >= mass:
-        target -= mass
-        slot += 1
-        mass = mass_of(leaves[slot], unit)
-    return slot
+        first = words[w.SUMS] + words[w.LEVEL_0 + level] * 8
+        for i in range(targets.shape[0]):
+            siblings = nodes[i] << w.NODE_BITS
+            child, targets[i] = find_child(first + siblings * 8, targets[i])
+            nodes[i] = siblings + child
+            if level == 0:
+                prefetch(leaves + (nodes[i] << w.LEAF_BITS) * 4)
+    for i in range(targets.shape[0]):
+        first = nodes[i] << w.LEAF_BITS
+        slots[i] = first + find_leaf(leaves + first * 4, unit, targets[i])
 
 
 @kernel

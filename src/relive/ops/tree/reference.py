@@ -9,10 +9,10 @@ and a node is the int64 sum of its children. Sums of whole numbers do not depend
 additions, so nothing drifts, a slot of mass 0 cannot be drawn, and trees of different shapes agree
 bit for bit.
 
-The exponent s is common to all. It changes when the total, as it is after a batch of changes, would
-leave [2^lowest, 2^highest): then s moves so that the total becomes about 2^target and all sums are
-rebuilt. Between two changes of scale the total must move by a factor of 2^9 at least, which is what
-makes their cost amortised.
+The exponent s is common to all. It changes when the total, as it is after a batch of changes, lies
+outside [2^lowest, 2^highest): then s is found anew from all leaves, so that the total becomes about
+2^target, and every sum is rebuilt. Until the next change the total must move by a factor of 2^9 at
+least, which is what makes their cost amortised.
 """
 
 from __future__ import annotations
@@ -48,34 +48,41 @@ def assign(state: State, slots: Tensor, leaves: Tensor) -> None:
         slots: int64 [K], distinct.
         leaves: float32 [K], each 0 or in [2^-40, 2^40].
     """
-    scale = state.word(w.SCALE)
-    rest = state.word(w.TOTAL) - int(masses(state.leaves[slots], scale).sum())
-    new_scale = scale_after(rest, leaves, scale, state.word(w.CAPACITY))
+    rest = state.word(w.TOTAL) - int(masses(state.leaves[slots], state.word(w.SCALE)).sum())
+    fits = total_fits(state, rest, leaves)
     state.leaves[slots] = leaves
-    if new_scale != scale:
-        state.words[w.SCALE] = new_scale
+    if not fits:
+        state.words[w.SCALE] = fresh_scale(state)
         state.words[w.RESCALES] += 1
     rebuild(state)
 
 
-def scale_after(rest: int, leaves: Tensor, scale: int, capacity: int) -> int:
-    """The exponent s to be used once `leaves` have been added to a mass of `rest`.
+def total_fits(state: State, rest: int, leaves: Tensor) -> bool:
+    """Whether the scale can stay when `leaves` join a mass of `rest`; always, if nothing is left.
 
-    Where the new leaves might be too large for s, both are compared at a coarser exponent c at
-    which they are not.
+    Where the new leaves might be too large for s, all is compared at a coarser exponent at which they
+    are not.
     """
-    largest = float(leaves.max()) if len(leaves) else 0.0
-    coarse = scale
-    if largest > 0:
-        exponent = int(torch.frexp(torch.tensor(largest))[1])  # largest < 2^exponent
-        coarse = min(scale, w.HIGHEST_TOTAL - (capacity - 1).bit_length() - exponent)
+    capacity, scale = state.word(w.CAPACITY), state.word(w.SCALE)
+    coarse = min(scale, roomy_scale(capacity, leaves))
     total = (rest >> (scale - coarse)) + int(masses(leaves, coarse).sum())
-    if total == 0:
-        return scale
     log2 = total.bit_length() - 1 + scale - coarse
-    if lowest_total(capacity) <= log2 < w.HIGHEST_TOTAL:
-        return scale
-    return scale + target_total(capacity) - log2
+    return total == 0 or lowest_total(capacity) <= log2 < w.HIGHEST_TOTAL
+
+
+def roomy_scale(capacity: int, leaves: Tensor) -> int:
+    """The exponent at which a tree full of leaves like the largest of these cannot overflow."""
+    largest = leaves.max() if len(leaves) else torch.zeros(())
+    exponent = int(torch.frexp(largest)[1]) if largest > 0 else -64  # largest < 2^exponent
+    return w.HIGHEST_TOTAL - (capacity - 1).bit_length() - exponent
+
+
+def fresh_scale(state: State) -> int:
+    """The exponent at which the total of the leaves is about 2^target."""
+    capacity = state.word(w.CAPACITY)
+    scale = roomy_scale(capacity, state.leaves)
+    total = int(masses(state.leaves, scale).sum())
+    return scale + target_total(capacity) - (total.bit_length() - 1)
 
 
 def rebuild(state: State) -> None:

@@ -1,4 +1,8 @@
-"""Priorities of rows that have been trained on, in Numba."""
+"""Priorities of rows that have been trained on, in Numba.
+
+The arithmetic is done in loops without branches over the whole batch, so that it becomes vector instructions; what
+a slot's leaf and first node need is asked of the memory before.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,26 @@ import numpy as np
 from numba import carray
 
 from relive.ops import words as w
-from relive.ops.compiled import float32_pointer, helper, int64_pointer, kernel, words_at
+from relive.ops.compiled import (
+    float32_pointer,
+    helper,
+    int64_pointer,
+    kernel,
+    prefetch,
+    words_at,
+)
 from relive.ops.power.cpu import power
 from relive.ops.tree.cpu import (
     add_mass,
     change_scale,
-    coarse_scale,
+    keeps_extrema,
     leaves_of,
     mass_of,
     power_of_two,
-    refresh_all_extrema,
-    scale_after,
+    roomy_scale,
     sums_of,
+    total_fits,
+    update_extrema,
 )
 
 if TYPE_CHECKING:
@@ -27,135 +39,151 @@ if TYPE_CHECKING:
 
     from relive.ops.state import State
 
-UNCHANGED = -1  # in place of the old mass of a leaf that a bad number leaves as it is
 SMALLEST, LARGEST = np.float32(w.SMALLEST_LEAF), np.float32(w.LARGEST_LEAF)
-
-
-@helper
-def is_bad(value: Any, as_leaves: Any) -> Any:
-    """Whether a number cannot become a priority."""
-    return not np.isfinite(value) or (as_leaves and value < np.float32(0))
+ZERO, ONE = np.float32(0), np.float32(1)
+KEEP = np.float32(-1)  # in place of a leaf: a bad number leaves the old one
+STALE = -1  # in place of a slot
 
 
 @helper
 def refusal(words: Any, ids: Any, values: Any, as_leaves: Any) -> Any:
     """Why the call must be refused, before anything has changed."""
+    next_id = words[w.NEXT_ID]
+    unknown = np.int64(0)
     for i in range(ids.shape[0]):
-        if ids[i] < 0 or ids[i] >= words[w.NEXT_ID]:
-            return w.UNKNOWN_ID
+        unknown |= np.int64(ids[i] < 0) | np.int64(ids[i] >= next_id)
+    if unknown:
+        return w.UNKNOWN_ID
     if words[w.BAD_PRIORITY] == w.RAISE_BAD:
-        for i in range(ids.shape[0]):
-            if is_bad(values[i], as_leaves):
+        for i in range(values.shape[0]):
+            if not np.isfinite(values[i]) or (as_leaves and values[i] < ZERO):
                 return w.NOT_A_PRIORITY
     return w.OK
 
 
 @helper
-def held(words: Any, reals: Any, value: Any, as_leaves: Any) -> Any:
-    """The leaf of a good number, within bounds; counts what had to be clamped."""
-    leaf = value
-    positive = value > np.float32(0)
-    if not as_leaves:
-        magnitude = abs(np.float64(value)) + reals[w.EPS]
-        positive = magnitude > 0.0 or reals[w.ALPHA] == 0.0
-        if reals[w.ALPHA] == 0.0:
-            leaf = np.float32(1)
-        elif positive:
-            leaf = power(magnitude, reals[w.ALPHA])
-    if not positive:
-        return np.float32(0)
-    if leaf < SMALLEST:
-        words[w.CLAMPED_PRIORITIES] += 1
-        return SMALLEST
-    if leaf > LARGEST:
-        words[w.CLAMPED_PRIORITIES] += 1
-        return LARGEST
-    return leaf
+def find_slots(words: Any, ids: Any, slots: Any) -> None:
+    """The slot of each id, STALE where its row has been overwritten; asks for what it needs."""
+    capacity = words[w.CAPACITY]
+    oldest = max(words[w.BASE_ID], words[w.NEXT_ID] - capacity)
+    oldest_slot = (oldest - words[w.BASE_ID]) % capacity
+    leaves = words[w.LEAVES]
+    sums = words[w.SUMS]
+    stale = np.int64(0)
+    for i in range(ids.shape[0]):
+        slot = oldest_slot + ids[i] - oldest
+        slot = slot - capacity if slot >= capacity else slot
+        if ids[i] < oldest:
+            slots[i] = STALE
+            stale += 1
+        else:
+            slots[i] = slot
+            prefetch(leaves + 4 * slot)
+            prefetch(sums + 8 * (slot >> w.LEAF_BITS))
+    words[w.STALE_UPDATES] += stale
 
 
 @helper
-def decide(
-    words: Any,
-    reals: Any,
-    ids: Any,
-    values: Any,
-    as_leaves: Any,
-    slots: Any,
-    new: Any,
-    old_mass: Any,
-) -> Any:
-    """Find the slots that change, their new leaves and their old masses; returns how many.
+def transform(words: Any, reals: Any, values: Any, as_leaves: Any, new: Any) -> None:
+    """The leaf that each good number asks for, before it is held within bounds."""
+    alpha = reals[w.ALPHA]
+    eps = reals[w.EPS]
+    if as_leaves:
+        new[:] = values
+    elif alpha == 0.0:
+        new[:] = ONE
+    else:
+        for i in range(values.shape[0]):
+            magnitude = abs(np.float64(values[i])) + eps
+            usable = (magnitude > 0.0) & (magnitude < np.inf)
+            leaf = power(magnitude if usable else 1.0, alpha)
+            leaf = max(leaf, np.float32(0.5) * SMALLEST)  # too small for float32, yet not zero
+            new[i] = leaf if magnitude > 0.0 else ZERO
 
-    The last error for an id decides, so this goes backwards. The leaf of a slot that has been
-    decided carries a sign bit; `assign` takes it away.
+
+@helper
+def hold(words: Any, reals: Any, values: Any, as_leaves: Any, slots: Any, new: Any) -> None:
+    """Hold leaves within bounds, put in what a bad number asks for, and count both."""
+    bad_leaf = KEEP
+    if words[w.BAD_PRIORITY] == w.MAX_BAD:
+        bad_leaf = np.float32(reals[w.MAX_LEAF]) if reals[w.MAX_LEAF] > 0.0 else ONE
+    clamped = np.int64(0)
+    bad = np.int64(0)
+    for i in range(values.shape[0]):
+        good = np.isfinite(values[i]) & ((not as_leaves) | (values[i] >= ZERO))
+        leaf = new[i]
+        held = min(max(leaf, SMALLEST), LARGEST) if leaf > ZERO else ZERO
+        clamped += np.int64(good & (leaf > ZERO) & (held != leaf) & (slots[i] != STALE))
+        bad += np.int64(not good)
+        new[i] = held if good else bad_leaf
+    words[w.BAD_PRIORITIES] += bad
+    words[w.CLAMPED_PRIORITIES] += clamped
+
+
+@helper
+def decide(words: Any, slots: Any, new: Any, old: Any) -> Any:
+    """Keep one entry for each slot, the last of the batch; returns how many there are.
+
+    Entries move to the front of `slots` and `new`, their old leaves into `old`: KEEP where the leaf
+    stays as it is. This goes backwards; the leaf of a slot that has been decided carries a sign bit,
+    which `assign` takes away.
     """
     leaves = leaves_of(words)
-    capacity = words[w.CAPACITY]
-    oldest = max(words[w.BASE_ID], words[w.NEXT_ID] - capacity)
-    unit = power_of_two(words[w.SCALE])
-    fallback = np.float32(reals[w.MAX_LEAF])
-    if fallback == np.float32(0):
-        fallback = np.float32(1)
-    decided = 0
-    for i in range(ids.shape[0] - 1, -1, -1):
-        bad = is_bad(values[i], as_leaves)
-        words[w.BAD_PRIORITIES] += np.int64(bad)
-        if ids[i] < oldest:
-            words[w.STALE_UPDATES] += 1
+    count = slots.shape[0]
+    decided = count  # they gather at the end first, as the front has not been read yet
+    for i in range(count - 1, -1, -1):
+        slot = slots[i]
+        if slot == STALE:
             continue
-        slot = (ids[i] - words[w.BASE_ID]) % capacity
-        old = leaves[slot]
-        leaf = abs(old)
-        if not bad:
-            leaf = held(words, reals, values[i], as_leaves)
-        elif words[w.BAD_PRIORITY] == w.MAX_BAD:
-            leaf = fallback
-        if np.signbit(old):
+        leaf = leaves[slot]
+        if np.signbit(leaf):
             continue
+        decided -= 1
+        leaves[slot] = -leaf
         slots[decided] = slot
-        new[decided] = leaf
-        if bad and words[w.BAD_PRIORITY] == w.KEEP_BAD:
-            old_mass[decided] = UNCHANGED
+        if new[i] == KEEP:
+            new[decided] = leaf
+            old[decided] = KEEP
         else:
-            old_mass[decided] = mass_of(old, unit)
-        decided += 1
-        leaves[slot] = -old
+            new[decided] = new[i]
+            old[decided] = leaf
     return decided
 
 
 @helper
-def assign(words: Any, reals: Any, slots: Any, new: Any, old_mass: Any, decided: Any) -> None:
-    """Set the leaves that were decided and everything above them."""
+def assign(words: Any, reals: Any, slots: Any, new: Any, old: Any) -> None:
+    """Set the leaves of slots and everything above them."""
     leaves = leaves_of(words)
+    count = slots.shape[0]
     unit = power_of_two(words[w.SCALE])
-    largest = np.float32(0)
+    largest = ZERO
     rest = words[w.TOTAL]
-    for k in range(decided):
-        if old_mass[k] != UNCHANGED:
-            rest -= old_mass[k]
-            largest = max(largest, new[k])
+    for k in range(count):
+        leaves[slots[k]] = new[k]
+        changes = old[k] != KEEP
+        rest -= mass_of(old[k], unit) if changes else np.int64(0)
+        largest = max(largest, new[k] if changes else ZERO)
     reals[w.MAX_LEAF] = max(reals[w.MAX_LEAF], np.float64(largest))
-    coarse = coarse_scale(words, largest)
+    coarse = min(words[w.SCALE], roomy_scale(words, largest))
     coarse_unit = power_of_two(coarse)
     coarse_mass = np.int64(0)
-    for k in range(decided):
-        leaves[slots[k]] = new[k]
-        if old_mass[k] != UNCHANGED:
-            coarse_mass += mass_of(new[k], coarse_unit)
-    scale = scale_after(words, rest, coarse, coarse_mass)
-    if scale != words[w.SCALE]:
-        change_scale(words, scale)
+    for k in range(count):
+        coarse_mass += mass_of(new[k], coarse_unit) if old[k] != KEEP else np.int64(0)
+    if not total_fits(words, rest, coarse, coarse_mass):
+        change_scale(words)
     else:
         sums = sums_of(words)
         total = rest
-        for k in range(decided):
-            if old_mass[k] != UNCHANGED:
+        for k in range(count):
+            if old[k] != KEEP:
                 mass = mass_of(new[k], unit)
                 total += mass
-                add_mass(words, sums, slots[k], mass - old_mass[k])
+                add_mass(words, sums, slots[k], mass - mass_of(old[k], unit))
         words[w.TOTAL] = total
-    for k in range(decided):
-        refresh_all_extrema(words, slots[k], slots[k])
+    if keeps_extrema(words):
+        for k in range(count):
+            if old[k] != KEEP:
+                update_extrema(words, slots[k], old[k], new[k])
 
 
 @kernel
@@ -168,9 +196,12 @@ def _update(header: Any, ids_address: Any, values_address: Any, count: Any, as_l
         return refused
     slots = np.empty(count, np.int64)
     new = np.empty(count, np.float32)
-    old_mass = np.empty(count, np.int64)
-    decided = decide(words, reals, ids, values, as_leaves, slots, new, old_mass)
-    assign(words, reals, slots, new, old_mass, decided)
+    old = np.empty(count, np.float32)
+    find_slots(words, ids, slots)
+    transform(words, reals, values, as_leaves, new)
+    hold(words, reals, values, as_leaves, slots, new)
+    first = decide(words, slots, new, old)
+    assign(words, reals, slots[first:], new[first:], old[first:])
     words[w.UPDATED_ROWS] += count
     return w.OK
 

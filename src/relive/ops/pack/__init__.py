@@ -1,0 +1,1 @@
+"""Columns of values become packed rows."""
