@@ -443,8 +443,8 @@ class ReplayBuffer:
 
     def set_progress(self, t: int) -> None:
         """Say that `t` training samples have been drawn, for schedules."""
-        if isinstance(t, bool) or not isinstance(t, int) or t < 0:
-            raise InputError(f"progress is a whole number >= 0; given {t!r}")
+        if isinstance(t, bool) or not isinstance(t, int) or not 0 <= t < 2**63:
+            raise InputError(f"progress is a whole number in [0, 2^63); given {t!r}")
         with self._lock:
             self._state.words[w.PROGRESS] = t
 
@@ -479,7 +479,8 @@ class ReplayBuffer:
         )
 
     def __len__(self) -> int:
-        start, stop = ring.live_range(self._state)
+        with self._lock:
+            start, stop = ring.live_range(self._state)
         return stop - start
 
     @property

@@ -18,7 +18,7 @@ class Linear:
 
     value(t) = start + (end - start) * min(1, max(0, t) / steps)
 
-    Example:
+    Examples:
         >>> beta = Linear(0.4, 1.0, steps=100)
         >>> [round(beta(t), 3) for t in (0, 50, 100, 250)]
         [0.4, 0.7, 1.0, 1.0]

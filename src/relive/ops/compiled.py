@@ -27,7 +27,8 @@ OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": Fa
 def kernel_digest() -> str:
     """Digest of the sources that compiled kernels are made of."""
     folder = Path(__file__).parent
-    sources = sorted(folder.rglob("*.py"))
+    layouts = [folder.parent / "fields.py", folder.parent / "batch.py"]  # kernels use their numbers
+    sources = [*sorted(folder.rglob("*.py")), *layouts]
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
 

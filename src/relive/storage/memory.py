@@ -26,6 +26,7 @@ COMPONENT_OF = {
     "sums": "tree",
     "mins": "tree",
     "maxs": "tree",
+    "uses": "rows",
 }
 
 
@@ -50,7 +51,7 @@ class MemoryPlan:
     """Bytes of a buffer, by component.
 
     Attributes:
-        rows: the ring of packed rows.
+        rows: the ring of packed rows, and 4 bytes a row where reuse is tracked.
         priorities: one leaf a row, padded.
         tree: sums, and extrema where the sampler needs them.
         workspace: n-step lanes, staging, state words, statistics, and one batch.
@@ -94,7 +95,7 @@ def plan(
     Raises:
         ConfigError: as the constructor of the buffer.
 
-    Example:
+    Examples:
         >>> from relive import Field, Proportional, plan
         >>> fields = {"obs": Field((51,)), "action": Field((1,))}
         >>> needed = plan(100_000, fields, sampler=Proportional())

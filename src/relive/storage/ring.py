@@ -66,7 +66,7 @@ def clear(state: State) -> None:
     state.mins.fill_(torch.inf)
     state.maxs.fill_(0.0)
     state.uses.fill_(0)
-    state.lanes.fill_(0)
+    state.lanes[:, [w.LANE_COUNT, w.LANE_START]] = 0  # a fake reset step that is due stays due
     state.lanes[:, w.LANE_LAST] = -1
 
 

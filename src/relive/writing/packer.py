@@ -22,6 +22,9 @@ NUMPY_DTYPES = {
     for dtype in (
         torch.bool,
         torch.uint8,
+        torch.uint16,
+        torch.uint32,
+        torch.uint64,
         torch.int8,
         torch.int16,
         torch.int32,
@@ -160,7 +163,7 @@ def check_columns(
 
 
 def packed_form(column: Column, value: Any) -> Any:
-    """A checked value as a contiguous CPU array or tensor of its column's dtype; copied if need be."""
+    """A checked value as a contiguous CPU array or tensor of its column's dtype."""
     dtype = NUMPY_DTYPES.get(column.field.dtype)
     if isinstance(value, Tensor) or dtype is None:
         return torch.as_tensor(value).to("cpu", column.field.dtype).contiguous()

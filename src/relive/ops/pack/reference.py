@@ -19,8 +19,8 @@ def pack(steps: Tensor, columns: list[Column]) -> None:
 
     Args:
         steps: uint8 [T, L, row_bytes], contiguous.
-        columns: (offset in a row, bytes of a value, values); values are contiguous arrays or tensors
-            of T L values in the order of the rows, on the device of `steps`.
+        columns: (offset in a row, bytes of a value, values); values are contiguous arrays or
+            tensors of T L values in the order of the rows, on the device of `steps`.
     """
     rows = steps.view(-1, steps.shape[-1])
     for offset, nbytes, values in columns:

@@ -1,7 +1,7 @@
 """Drawing a batch, in Numba: draws, weights and gather in one call.
 
-Everything is done for the whole batch, step by step and level by level: the reads of different draws do not wait
-for each other, and the arithmetic becomes vector instructions.
+Everything is done for the whole batch, step by step and level by level: the reads of different
+draws do not wait for each other, and the arithmetic becomes vector instructions.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def draw_uniform(words: Any, slots: Any, bits: Any, live: Any) -> None:
 
 @helper
 def draw_targets(words: Any, targets: Any, positions: Any, bits: Any) -> None:
-    """Where in the total mass the draws fall, ascending if stratified; and their places in the batch."""
+    """Where in the total mass draws fall, ascending if stratified; and their places in the batch."""
     batch_size = targets.shape[0]
     total = words[w.TOTAL]
     if not words[w.STRATIFIED]:

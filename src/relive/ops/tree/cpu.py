@@ -343,7 +343,12 @@ def descend(words: Any, targets: Any, slots: Any) -> None:
 def _rebuild(header: Any) -> None:
     words, _ = words_at(header)
     last = words[w.NUM_LEAVES] - 1
+    sums_of(words)[:] = 0  # padding too
     words[w.TOTAL] = sum_range(words, 0, last)
+    if words[w.NORMALIZE] == w.BUFFER_NORMALIZER:
+        carray(float32_pointer(words[w.MINS]), num_nodes(words))[:] = INFINITY
+    if words[w.NEW_PRIORITY] == w.MAX_CURRENT:
+        carray(float32_pointer(words[w.MAXS]), num_nodes(words))[:] = np.float32(0)
     refresh_all_extrema(words, 0, last)
 
 

@@ -60,8 +60,8 @@ def assign(state: State, slots: Tensor, leaves: Tensor) -> None:
 def total_fits(state: State, rest: int, leaves: Tensor) -> bool:
     """Whether the scale can stay when `leaves` join a mass of `rest`; always, if nothing is left.
 
-    Where the new leaves might be too large for s, all is compared at a coarser exponent at which they
-    are not.
+    Where the new leaves might be too large for s, all is compared at a coarser exponent at which
+    they are not.
     """
     capacity, scale = state.word(w.CAPACITY), state.word(w.SCALE)
     coarse = min(scale, roomy_scale(capacity, leaves))

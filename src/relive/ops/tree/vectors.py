@@ -1,8 +1,8 @@
 """Finding a draw's child among the siblings of a node with vector instructions, on any processor.
 
-A node's 8 sums, or 16 leaves, are one cache line and one vector. Its inclusive prefix sums take log2 n shuffles; the
-child is the number of them that are not above the target. Written as LLVM vectors, which LLVM makes into AVX-512,
-AVX2, SSE or NEON.
+A node's 8 sums, or 16 leaves, are one cache line and one vector. Its inclusive prefix sums take
+log2 n shuffles; the child is the number of them that are not above the target. Written as LLVM
+vectors, which LLVM makes into AVX-512, AVX2, SSE or NEON.
 """
 
 from __future__ import annotations

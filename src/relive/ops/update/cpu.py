@@ -1,7 +1,7 @@
 """Priorities of rows that have been trained on, in Numba.
 
-The arithmetic is done in loops without branches over the whole batch, so that it becomes vector instructions; what
-a slot's leaf and first node need is asked of the memory before.
+The arithmetic is done in loops without branches over the whole batch, so that it becomes vector
+instructions; leaves and lowest nodes are asked of the memory before they are needed.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def find_slots(words: Any, ids: Any, slots: Any) -> None:
 
 
 @helper
-def transform(words: Any, reals: Any, values: Any, as_leaves: Any, new: Any) -> None:
+def transform(reals: Any, values: Any, as_leaves: Any, new: Any) -> None:
     """The leaf that each good number asks for, before it is held within bounds."""
     alpha = reals[w.ALPHA]
     eps = reals[w.EPS]
@@ -122,15 +122,15 @@ def hold(words: Any, reals: Any, values: Any, as_leaves: Any, slots: Any, new: A
 
 @helper
 def decide(words: Any, slots: Any, new: Any, old: Any) -> Any:
-    """Keep one entry for each slot, the last of the batch; returns how many there are.
+    """Keep one entry for each slot, the last of the batch.
 
-    Entries move to the front of `slots` and `new`, their old leaves into `old`: KEEP where the leaf
-    stays as it is. This goes backwards; the leaf of a slot that has been decided carries a sign bit,
-    which `assign` takes away.
+    Entries move to the end of `slots` and `new`, their old leaves into `old`: KEEP where the leaf
+    stays as it is. Returns where they begin. This goes backwards; the leaf of a slot that has been
+    decided carries a sign bit, which `assign` takes away.
     """
     leaves = leaves_of(words)
     count = slots.shape[0]
-    decided = count  # they gather at the end first, as the front has not been read yet
+    decided = count
     for i in range(count - 1, -1, -1):
         slot = slots[i]
         if slot == STALE:
@@ -151,19 +151,23 @@ def decide(words: Any, slots: Any, new: Any, old: Any) -> Any:
 
 
 @helper
-def assign(words: Any, reals: Any, slots: Any, new: Any, old: Any) -> None:
+def assign(words: Any, reals: Any, slots: Any, new: Any, old: Any, as_leaves: Any) -> None:
     """Set the leaves of slots and everything above them."""
     leaves = leaves_of(words)
     count = slots.shape[0]
     unit = power_of_two(words[w.SCALE])
     largest = ZERO
+    largest_set = ZERO
     rest = words[w.TOTAL]
     for k in range(count):
         leaves[slots[k]] = new[k]
         changes = old[k] != KEEP
         rest -= mass_of(old[k], unit) if changes else np.int64(0)
-        largest = max(largest, new[k] if changes else ZERO)
-    reals[w.MAX_LEAF] = max(reals[w.MAX_LEAF], np.float64(largest))
+        leaf = new[k] if changes else ZERO
+        largest = max(largest, leaf)
+        # writing back a leaf that was read sets nothing new
+        largest_set = max(largest_set, ZERO if as_leaves and old[k] == new[k] else leaf)
+    reals[w.MAX_LEAF] = max(reals[w.MAX_LEAF], np.float64(largest_set))
     coarse = min(words[w.SCALE], roomy_scale(words, largest))
     coarse_unit = power_of_two(coarse)
     coarse_mass = np.int64(0)
@@ -198,10 +202,10 @@ def _update(header: Any, ids_address: Any, values_address: Any, count: Any, as_l
     new = np.empty(count, np.float32)
     old = np.empty(count, np.float32)
     find_slots(words, ids, slots)
-    transform(words, reals, values, as_leaves, new)
+    transform(reals, values, as_leaves, new)
     hold(words, reals, values, as_leaves, slots, new)
     first = decide(words, slots, new, old)
-    assign(words, reals, slots[first:], new[first:], old[first:])
+    assign(words, reals, slots[first:], new[first:], old[first:], as_leaves)
     words[w.UPDATED_ROWS] += count
     return w.OK
 

@@ -66,7 +66,9 @@ def update(state: State, ids: Tensor, values: Tensor, *, as_leaves: bool) -> int
             torch.tensor(list(changed)),
             torch.tensor(list(changed.values()), dtype=torch.float32),
         )
-        state.floats[w.MAX_LEAF] = max(largest_seen, float(leaves.max()))
+        # writing back a leaf that was read sets nothing new
+        fresh = leaves[leaves != state.leaves[slots]] if as_leaves else leaves
+        state.floats[w.MAX_LEAF] = max([largest_seen, *fresh.tolist()])
         tree.assign(state, slots, leaves)
     return w.OK
 

@@ -172,7 +172,7 @@ def close_lane(words: Any, lane: Any, lane_words: Any) -> None:
     if count > 0:
         last = waiting + (lane_words[w.LANE_START] + count - 1) % n * words[w.ROW_BYTES]
         flag_at(last + words[w.TRUNCATED_OFFSET])[0] = 1
-    elif is_live(words, lane_words[w.LANE_LAST]):
+    if is_live(words, lane_words[w.LANE_LAST]):  # the full window that ends with the same step
         flag_at(row_at(words, lane_words[w.LANE_LAST]) + words[w.TRUNCATED_OFFSET])[0] = 1
     emit_all(words, lane, lane_words, waiting)
     lane_words[w.LANE_RESET] = 0
@@ -186,7 +186,10 @@ def set_leaves(words: Any, reals: Any, first_id: Any) -> None:
     capacity = words[w.CAPACITY]
     first_live = max(first_id, words[w.NEXT_ID] - capacity)
     first_slot = (first_live - words[w.BASE_ID]) % capacity
-    fill(words, first_slot, words[w.NEXT_ID] - first_live, new_leaf(words, reals))
+    count = words[w.NEXT_ID] - first_live
+    if words[w.NEW_PRIORITY] == w.MAX_CURRENT:  # what is overwritten lives no more
+        fill(words, first_slot, count, np.float32(0))
+    fill(words, first_slot, count, new_leaf(words, reals))
 
 
 @kernel

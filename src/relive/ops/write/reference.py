@@ -82,7 +82,7 @@ def _close(state: State, lane: int) -> None:
     if count:
         last = state.pending[lane, (start + count - 1) % state.word(w.N_STEP)]
         last[state.word(w.TRUNCATED_OFFSET)] = 1
-    elif _is_live(state, newest):  # n = 1: the episode's last row is in the ring already
+    if _is_live(state, newest):  # the full window that ends with the same step
         state.rows[_slot(state, newest), state.word(w.TRUNCATED_OFFSET)] = 1
     _emit_all(state, lane)
     state.lanes[lane, w.LANE_RESET] = 0
@@ -146,6 +146,8 @@ def _set_leaves(state: State, first_id: int) -> None:
     slots = torch.tensor(
         [_slot(state, row_id) for row_id in range(first_live, state.word(w.NEXT_ID))]
     )
+    if state.word(w.NEW_PRIORITY) == w.MAX_CURRENT:  # what is overwritten lives no more
+        tree.assign(state, slots, torch.zeros(len(slots)))
     tree.assign(state, slots, torch.full((len(slots),), tree.new_leaf(state)))
 
 

@@ -1,0 +1,32 @@
+"""Batches made by hand, through a real buffer: agents see nothing else."""
+
+import torch
+
+from relive import Field, ReplayBuffer
+
+
+def filled_buffer(rows=64, obs=None, num_actions=3, seed=0, **settings):
+    """A buffer with random rows, a fifth of them terminated and a fifth truncated."""
+    obs = obs or Field((4,))
+    generator = torch.Generator().manual_seed(seed)
+    buffer = ReplayBuffer(rows, {"obs": obs, "action": Field((), torch.int64)}, **settings)
+    buffer.extend(
+        obs=values(obs, rows, generator),
+        action=torch.randint(num_actions, (rows,), generator=generator),
+        reward=torch.randn(rows, generator=generator),
+        next_obs=values(obs, rows, generator),
+        terminated=torch.rand(rows, generator=generator) < 0.2,
+        truncated=torch.rand(rows, generator=generator) < 0.2,
+    )
+    return buffer
+
+
+def values(field, rows, generator):
+    """Random values of a field, or of a dict of fields."""
+    if isinstance(field, dict):
+        return {name: values(entry, rows, generator) for name, entry in field.items()}
+    shape = (rows, *field.shape)
+    if field.dtype.is_floating_point:
+        return torch.randn(shape, generator=generator)
+    high = 2 if field.dtype == torch.bool else 256
+    return torch.randint(high, shape, generator=generator).to(field.dtype)

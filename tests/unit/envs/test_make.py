@@ -1,0 +1,82 @@
+"""Environments by id, and what is said when there is none."""
+
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+
+from relive.envs import make_env, make_vector_env, num_actions
+from relive.errors import ConfigError, MissingExtraError
+
+
+@pytest.mark.parametrize(
+    ("given", "close"),
+    [
+        ("CartPol-v1", "CartPole-v1"),
+        ("cartpole-v1", "CartPole-v1"),
+        ("CartPole-v7", "CartPole-v1"),
+        ("Acrobat-v1", "Acrobot-v1"),
+    ],
+)
+@pytest.mark.parametrize("make", [make_env, make_vector_env])
+def test_a_misspelt_id_gets_one_line_with_its_neighbours(make, given, close):
+    with pytest.raises(ConfigError) as caught:
+        make(given)
+    line = str(caught.value)
+    assert given in line
+    assert close in line
+    assert "\n" not in line
+
+
+def test_an_id_like_no_other_gets_the_way_to_the_list():
+    with pytest.raises(ConfigError, match="pprint_registry"):
+        make_env("zzzz")
+
+
+def test_a_known_id_that_cannot_be_made_says_why(monkeypatch):
+    def needs_more():
+        raise gymnasium.error.DependencyNotInstalled("install\nthat")
+
+    spec = gymnasium.envs.registration.EnvSpec("Needy-v0", entry_point=needs_more)
+    monkeypatch.setitem(gymnasium.registry, "Needy-v0", spec)
+    with pytest.raises(ConfigError, match="Needy-v0 cannot be made: install that"):
+        make_env("Needy-v0")
+
+
+def test_an_ended_copy_starts_again_in_the_same_step():
+    env = make_vector_env("CartPole-v1", 2)
+    env.reset(seed=[1, 2])
+    ended = np.zeros(2, dtype=bool)
+    while not ended.any():
+        obs, _, terminated, truncated, info = env.step(np.ones(2, dtype=np.int64))
+        ended = terminated | truncated
+    copy = int(np.flatnonzero(ended)[0])
+    assert abs(obs[copy]).max() <= 0.05  # where CartPole starts
+    assert abs(info["final_obs"][copy][2]) > 0.2  # radians at which it ends
+    env.close()
+
+
+def test_the_number_of_actions_of_one_environment_and_of_several():
+    for env in (make_env("Acrobot-v1"), make_vector_env("Acrobot-v1", 3)):
+        assert num_actions(env) == 3
+        env.close()
+
+
+@pytest.mark.parametrize(
+    "space",
+    [gymnasium.spaces.Box(-1, 1, (2,)), gymnasium.spaces.Discrete(3, start=1)],
+    ids=["continuous", "starting at 1"],
+)
+def test_actions_that_are_no_plain_numbers_are_refused(space):
+    env = make_env("CartPole-v1")
+    env.action_space = space
+    with pytest.raises(ConfigError, match="expected Discrete"):
+        num_actions(env)
+    env.close()
+
+
+def test_without_gymnasium_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    with pytest.raises(MissingExtraError, match=r"relive\[gym\]"):
+        make_env("CartPole-v1")

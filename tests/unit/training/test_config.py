@@ -1,0 +1,104 @@
+"""Settings: what is refused, what is planned, the way to JSON and back."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from relive import Proportional, Uniform
+from relive.errors import ConfigError, InputError
+from relive.schedules import Linear
+from relive.training import PRESETS, ReplayConfig, TrainConfig, preset
+from tests.unit.training.tiny import tiny
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"total_steps": 0},
+        {"seed": -1},
+        {"num_envs": 0},
+        {"threads": 0},
+        {"learning_starts": -1},
+        {"train_every": 0},
+        {"updates_per_train": 0},
+        {"eval_episodes": -1},
+        {"log_every": 0},
+    ],
+    ids=str,
+)
+def test_a_count_below_its_least_value_is_refused_by_name(bad):
+    (name, value), *_ = bad.items()
+    with pytest.raises(ConfigError, match=f"{name} is at least .*; given {value}"):
+        tiny(**bad)
+
+
+@pytest.mark.parametrize(
+    "setting", [{"alpha": 0.7}, {"beta": 0.5}, {"eps": 1e-3}, {"normalize": "batch"}], ids=str
+)
+def test_settings_of_priorities_are_refused_where_there_are_none(setting):
+    ReplayConfig(sampler="proportional", **setting)
+    with pytest.raises(ConfigError, match=f"replay.{next(iter(setting))} .* does nothing"):
+        ReplayConfig(sampler="uniform", **setting)
+
+
+@pytest.mark.parametrize("batch_size", [0, 101])
+def test_a_batch_that_the_buffer_can_never_fill_is_refused(batch_size):
+    with pytest.raises(ConfigError, match=f"at most replay.capacity, 100; given {batch_size}"):
+        ReplayConfig(capacity=100, batch_size=batch_size)
+
+
+def test_cuda_is_refused_where_there_is_none(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(ConfigError, match="has no CUDA; use cpu"):
+        tiny(device="cuda")
+
+
+# before, after, updates due with learning_starts 100, 2 updates every 4 steps
+DUE = [
+    (0, 99, 0),
+    (99, 100, 0),
+    (100, 103, 0),
+    (103, 104, 2),
+    (104, 105, 0),
+    (96, 108, 4),  # several environments step over the start
+    (107, 116, 6),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "due"), DUE)
+def test_updates_fall_due_at_every_multiple_of_train_every(before, after, due):
+    assert tiny().updates_due(before, after) == due
+
+
+def test_the_plan_is_what_falls_due_in_the_whole_run():
+    assert tiny().planned_updates == 100
+    assert tiny(learning_starts=1_000).planned_updates == 0
+    by_steps = sum(tiny(num_envs=7).updates_due(step, step + 7) for step in range(0, 294, 7))
+    assert by_steps == tiny(total_steps=294).planned_updates
+
+
+def test_beta_reaches_1_with_the_last_planned_update():
+    assert ReplayConfig(beta=0.5).build_sampler(80) == Proportional(beta=Linear(0.5, 1.0, 80))
+    assert ReplayConfig(normalize="none").build_sampler(80).normalize is None
+    assert ReplayConfig(sampler="uniform").build_sampler(80) == Uniform()
+
+
+@pytest.mark.parametrize("config", [*PRESETS.values(), tiny(out=Path("runs/a"), threads=None)])
+def test_settings_survive_json(config):
+    assert TrainConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+def test_settings_of_another_version_are_refused():
+    plain = tiny().to_json()
+    with pytest.raises(InputError, match=r"not the settings of a run: .*colour"):
+        TrainConfig.from_json(dict(plain, colour="red"))
+    del plain["replay"]
+    with pytest.raises(InputError, match=r"not the settings of a run: .*replay"):
+        TrainConfig.from_json(plain)
+
+
+def test_an_environment_without_a_preset_gets_the_defaults():
+    assert preset("dqn", "Acrobot-v0") == TrainConfig(env="Acrobot-v0")
+    for (_, env), config in PRESETS.items():
+        assert config.env == env

@@ -1,0 +1,133 @@
+"""A run leaves its directory behind, whatever happens."""
+
+import json
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from relive.errors import ConfigError
+from relive.training import TrainConfig, load_policy, run
+from relive.training.records import EpisodeEnded, TrainingProgress, as_json
+from tests.unit.training.tiny import tiny
+
+
+class Listener:
+    """Keeps what it is told; may do something at a record of some kind."""
+
+    def __init__(self, kind=None, then=None):
+        self.records, self.closed = [], 0
+        self._kind, self._then = kind, then
+
+    def record(self, record):
+        self.records.append(record)
+        if self._kind and isinstance(record, self._kind):
+            self._then()
+
+    def close(self):
+        self.closed += 1
+
+
+def lines(out):
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_run_directory_holds_settings_records_and_policy(tmp_path):
+    listener = Listener()
+    result = run(tiny(out=tmp_path / "run"), [listener])
+    assert {path.name for path in result.out.iterdir()} == {
+        "config.json",
+        "metrics.jsonl",
+        "policy.safetensors",
+    }
+    settings = json.loads((result.out / "config.json").read_text())
+    assert TrainConfig.from_json(settings) == tiny(out=tmp_path / "run")
+    assert lines(result.out) == [as_json(record) for record in listener.records]
+    assert listener.records[-1] is result.ended
+    assert result.evaluated in listener.records
+    assert listener.closed == 1
+
+
+def test_the_policy_left_behind_is_the_one_that_was_judged(tmp_path):
+    from relive.training import evaluate, evaluation_seeds
+
+    result = run(tiny(out=tmp_path / "run"))
+    again = evaluate(load_policy(result.out), "CartPole-v1", evaluation_seeds(2))
+    assert again == result.evaluated.returns
+
+
+def test_runs_are_numbered_if_no_directory_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = tiny(total_steps=20, eval_episodes=0, seed=3)
+    outs = [run(config).out for _ in range(3)]
+    name = "dqn-CartPole-v1-proportional-s3"
+    assert outs == [Path("runs", name), Path("runs", f"{name}-2"), Path("runs", f"{name}-3")]
+
+
+def test_a_directory_with_a_run_in_it_is_left_alone(tmp_path):
+    config = tiny(total_steps=20, eval_episodes=0, out=tmp_path)
+    run(config)
+    before = lines(tmp_path)
+    with pytest.raises(ConfigError, match="has a run in it"):
+        run(config)
+    assert lines(tmp_path) == before
+
+
+def test_nothing_is_written_if_the_settings_cannot_work(tmp_path):
+    bad = TrainConfig(env="Pendulum-v1", out=tmp_path / "run")
+    with pytest.raises(ConfigError, match="expected Discrete"):
+        run(bad)
+    assert not bad.out.exists()
+
+
+def test_ctrl_c_keeps_what_there_is(tmp_path):
+    before = signal.getsignal(signal.SIGINT)
+    listener = Listener(TrainingProgress, lambda: signal.raise_signal(signal.SIGINT))
+    result = run(tiny(out=tmp_path / "run"), [listener])
+    assert result.ended.interrupted
+    assert result.ended.step == 100
+    assert result.evaluated is None
+    assert [line["record"] for line in lines(result.out)[-2:]] == ["replay_measured", "run_ended"]
+    assert load_policy(result.out).num_actions == 2
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_second_ctrl_c_stops_at_once_and_still_keeps_the_weights(tmp_path):
+    def twice():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    listener = Listener(EpisodeEnded, twice)
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny(out=tmp_path / "run"), [listener])
+    assert lines(tmp_path / "run")[-1]["record"] == "episode_ended"
+    assert load_policy(tmp_path / "run").num_actions == 2
+    assert listener.closed == 1
+
+
+def test_weights_survive_a_listener_that_breaks(tmp_path):
+    def breaks():
+        raise OSError("no space left")
+
+    listener = Listener(TrainingProgress, breaks)
+    with pytest.raises(OSError, match="no space"):
+        run(tiny(out=tmp_path / "run"), [listener])
+    assert load_policy(tmp_path / "run").num_actions == 2
+    assert listener.closed == 1
+
+
+def test_a_run_outside_the_main_thread_leaves_signals_alone(tmp_path):
+    with ThreadPoolExecutor() as pool:
+        result = pool.submit(run, tiny(out=tmp_path / "run")).result()
+    assert not result.ended.interrupted
+
+
+def test_settings_change_the_run(tmp_path):
+    """The CLI passes settings on; one of each part of a run, seen in what the run leaves."""
+    config = tiny({"sampler": "uniform", "capacity": 50}, num_envs=2, out=tmp_path / "run")
+    stats = next(
+        line["stats"] for line in lines(run(config).out) if line["record"] == "replay_measured"
+    )
+    assert stats["capacity"] == stats["size"] == 50
+    assert stats["priority_updates"] == 0
