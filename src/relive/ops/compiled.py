@@ -50,12 +50,12 @@ def kernel(function: Kernel) -> Kernel:
     compiled: Any = njit(**OPTIONS)(function)
     with suppress(RuntimeError):  # nowhere to write: then it is compiled in each process
         compiled._cache = _KernelCache(function)
-    return compiled  # type: ignore[no-any-return]
+    return compiled
 
 
 def helper(function: Kernel) -> Kernel:
     """Compile a function that only kernels call."""
-    return njit(**OPTIONS)(function)  # type: ignore[no-any-return]
+    return njit(**OPTIONS)(function)
 
 
 def _pointer_to(number_type: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from relive.ops.compiled import helper, multiply_high
+from relive.ops.compiled import helper
 
 
 @helper
@@ -30,9 +30,3 @@ def random_bits(seed: Any, counter: Any, stream: Any) -> Any:
         key_0 = (key_0 + np.uint64(0x9E3779B9)) & low
         key_1 = (key_1 + np.uint64(0xBB67AE85)) & low
     return (c0 << half) | c1
-
-
-@helper
-def random_below(bound: Any, seed: Any, counter: Any, stream: Any) -> Any:
-    """An integer in [0, bound)."""
-    return np.int64(multiply_high(random_bits(seed, counter, stream), np.uint64(bound)))

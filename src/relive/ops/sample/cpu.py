@@ -67,7 +67,7 @@ def draw_uniform(words: Any, slots: Any, bits: Any, live: Any) -> None:
 
 @helper
 def draw_targets(words: Any, targets: Any, positions: Any, bits: Any) -> None:
-    """Where in the total mass draws fall, ascending if stratified; and their places in the batch."""
+    """Where in the total mass draws fall, ascending if stratified; and their batch positions."""
     batch_size = targets.shape[0]
     total = words[w.TOTAL]
     if not words[w.STRATIFIED]:
