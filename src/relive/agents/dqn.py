@@ -1,0 +1,237 @@
+"""Deep Q-learning (Mnih et al. 2015), double (van Hasselt et al. 2016), dueling (Wang et al. 2016).
+
+    B  rows of a batch    E  environments    A  actions
+
+    target_i = r_i + discount_i * Q'(s'_i, argmax_a Q(s'_i, a))     double; else max_a Q'(s'_i, a)
+    delta_i  = target_i - Q(s_i, a_i)
+    loss     = mean_i w_i * huber(delta_i)
+
+Deviations from the papers are listed in docs/algorithms/dqn.md.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from relive.agents.update import UpdateResult
+from relive.errors import ConfigError
+from relive.losses.td import LossKind, WeightOn, td_error, td_target, weighted_loss
+from relive.nn.adam import Adam
+from relive.nn.encoders import encoder_for
+from relive.nn.flat import FlatParameters
+from relive.nn.heads import DuelingHead, QHead
+from relive.nn.mlp import MLP
+from relive.schedules import Linear
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from relive.batch import Batch, Observation
+    from relive.fields import Field, Fields
+
+# -- settings ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DQNConfig:
+    """Settings of DQN.
+
+    Raises:
+        ConfigError: A value outside its range.
+    """
+
+    double: bool = True
+    """Let the online network pick the next action and the target network value it."""
+    dueling: bool = False
+    """Split the value into that of the state and the advantage of the action."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers; images are convolved before them."""
+    lr: float = 1e-3
+    """Step size of Adam at the first update."""
+    lr_end: float | None = None
+    """Step size at the last planned update, reached in a straight line; None keeps `lr`."""
+    tau: float = 1.0
+    """Part of the way the target network moves towards the online one: 1 copies, less is Polyak."""
+    target_period: int = 500
+    """Updates between two moves of the target network."""
+    loss: LossKind = "huber"
+    """Loss of a TD error: its slope clipped at 1 (huber), or half its square (mse)."""
+    weight_on: WeightOn = "loss"
+    """Where the importance weight enters: outside the loss, or on the error inside it."""
+    max_grad_norm: float | None = 10.0
+    """Gradients longer than this are shortened to it; None leaves them."""
+    epsilon_start: float = 1.0
+    """Share of random actions at the first step."""
+    epsilon_end: float = 0.05
+    """Share of random actions once exploration has come to its end."""
+    epsilon_fraction: float = 0.2
+    """Part of the run over which epsilon falls from its start to its end."""
+
+    def __post_init__(self) -> None:
+        for name, valid, expected in (
+            ("hidden", all(width >= 1 for width in self.hidden), "widths >= 1"),
+            ("lr", self.lr > 0, "> 0"),
+            ("lr_end", self.lr_end is None or self.lr_end >= 0, ">= 0 or None"),
+            ("tau", 0 < self.tau <= 1, "in (0, 1]"),
+            ("target_period", self.target_period >= 1, ">= 1"),
+            ("loss", self.loss in ("huber", "mse"), "huber or mse"),
+            ("weight_on", self.weight_on in ("loss", "td_error"), "loss or td_error"),
+            ("max_grad_norm", self.max_grad_norm is None or self.max_grad_norm > 0, "> 0 or None"),
+            ("epsilon_start", 0 <= self.epsilon_start <= 1, "in [0, 1]"),
+            ("epsilon_end", 0 <= self.epsilon_end <= 1, "in [0, 1]"),
+            ("epsilon_fraction", 0 < self.epsilon_fraction <= 1, "in (0, 1]"),
+        ):
+            if not valid:
+                raise ConfigError(f"agent.{name} is {expected}; given {getattr(self, name)!r}")
+
+
+# -- networks ----------------------------------------------------------------------------------
+
+
+class QNetwork(nn.Module):
+    """Values of all actions: observations of B rows -> `[B, A]`."""
+
+    def __init__(
+        self,
+        obs: Field | Fields,
+        num_actions: int,
+        config: DQNConfig,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        head = DuelingHead if config.dueling else QHead
+        self.encoder = encoder_for(obs, generator)
+        self.trunk = MLP(self.encoder.out_features, config.hidden, generator)
+        self.head = head(self.trunk.out_features, num_actions, generator)
+
+    def forward(self, obs: Observation) -> Tensor:
+        """Action values `[B, A]`."""
+        q: Tensor = self.head(self.trunk(self.encoder(obs)))
+        return q
+
+
+# -- agent -------------------------------------------------------------------------------------
+
+
+class DQN:
+    """An agent that values every action and takes the best one.
+
+    Args:
+        obs: Field of one observation, or a mapping of fields.
+        num_actions: Actions are 0 ... num_actions - 1.
+        config: Settings.
+        planned_updates: Updates in the whole run, over which `lr` moves to `lr_end`.
+        device: Where the networks live; batches are moved there.
+        seed: Of the first weights and of exploration; nothing else draws.
+
+    Attributes:
+        online: The network that acts and learns.
+        updates: Updates made so far.
+    """
+
+    def __init__(
+        self,
+        obs: Field | Fields,
+        num_actions: int,
+        config: DQNConfig | None = None,
+        *,
+        planned_updates: int = 1,
+        device: torch.device | str = "cpu",
+        seed: int | np.random.SeedSequence = 0,
+    ) -> None:
+        if num_actions < 1:
+            raise ConfigError(f"DQN needs at least one action; given {num_actions}")
+        self.obs, self.num_actions = obs, num_actions
+        self.config = config or DQNConfig()
+        self.device = torch.device(device)
+        self.rng = np.random.default_rng(seed)
+        generator = torch.Generator().manual_seed(int(self.rng.integers(2**63)))
+        self.online = QNetwork(obs, num_actions, self.config, generator).to(self.device)
+        self.target = copy.deepcopy(self.online).requires_grad_(False)
+        self.parameters = FlatParameters(self.online)
+        self.target_parameters = FlatParameters(self.target)
+        self.optimizer = Adam(self.parameters)
+        lr_end = self.config.lr if self.config.lr_end is None else self.config.lr_end
+        self.learning_rate = Linear(self.config.lr, lr_end, max(1, planned_updates))
+        self.updates = 0
+
+    # -- act
+
+    def act(self, obs: Any, epsilon: float) -> NDArray[np.int64]:
+        """Epsilon-greedy actions: each environment explores by itself with probability epsilon.
+
+        Args:
+            obs: Observations of E environments, NumPy `[E, *shape]`, or a dict of them.
+            epsilon: Probability of a uniformly random action.
+
+        Returns:
+            Actions `[E]`. Waits for the device.
+        """
+        num_envs = len(next(iter(obs.values())) if isinstance(obs, dict) else obs)
+        explore = self.rng.random(num_envs) < epsilon
+        if not explore.any():
+            return self.act_greedy(obs)
+        action = self.rng.integers(self.num_actions, size=num_envs)
+        return action if explore.all() else np.where(explore, action, self.act_greedy(obs))
+
+    def act_greedy(self, obs: Any) -> NDArray[np.int64]:
+        """The action of highest value for each of E observations; `[E]`. Waits for the device."""
+        with torch.inference_mode():
+            action: NDArray[np.int64] = self.online(self._tensors(obs)).argmax(1).cpu().numpy()
+        return action
+
+    def _tensors(self, obs: Any) -> Any:
+        if isinstance(obs, dict):
+            return {name: self._tensors(entry) for name, entry in obs.items()}
+        return torch.from_numpy(obs).to(self.device)
+
+    # -- update
+
+    def update(self, batch: Batch) -> UpdateResult:
+        """One step of Adam on a batch, and of the target network when it is due. Waits for nothing.
+
+        Args:
+            batch: B rows on any device.
+
+        Returns:
+            |delta| of every row, from before the step, and metrics.
+        """
+        config = self.config
+        batch = batch.to(self.device)
+        with torch.no_grad():
+            target = td_target(batch.reward, batch.discount, self._next_value(batch.next_obs))
+        q = self.online(batch.obs).gather(1, batch.action.unsqueeze(1)).squeeze(1)
+        delta = td_error(q, target)
+        loss = weighted_loss(delta, batch.weights, config.loss, config.weight_on)
+
+        self.parameters.grad.zero_()
+        loss.backward()  # type: ignore[no-untyped-call]
+        grad_norm = self.parameters.clip_grad(config.max_grad_norm)
+        self.optimizer.step(self.learning_rate(self.updates))
+
+        self.updates += 1
+        if self.updates % config.target_period == 0:
+            self.target_parameters.step_towards(self.parameters, config.tau)
+
+        magnitude = delta.detach().abs()
+        metrics = {
+            "loss": loss.detach(),
+            "td_error": magnitude.mean(),
+            "q_mean": q.detach().mean(),
+            "grad_norm": grad_norm,
+        }
+        return UpdateResult(td_error=magnitude, metrics=metrics)
+
+    def _next_value(self, next_obs: Observation) -> Tensor:
+        """Value of the observation each row ends in, `[B]`."""
+        q_target: Tensor = self.target(next_obs)
+        if not self.config.double:
+            return q_target.amax(1)
+        best = self.online(next_obs).argmax(1, keepdim=True)
+        return q_target.gather(1, best).squeeze(1)

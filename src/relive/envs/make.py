@@ -1,0 +1,82 @@
+"""Gymnasium environments by id."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from relive.errors import ConfigError, MissingExtraError
+
+if TYPE_CHECKING:
+    from gymnasium import Env
+    from gymnasium.vector import SyncVectorEnv
+
+
+def make_env(env_id: str) -> Env[Any, Any]:
+    """One environment, for evaluation and for looking at its spaces.
+
+    Raises:
+        ConfigError: There is no such environment, or a package it needs is missing.
+        MissingExtraError: Gymnasium is not installed.
+    """
+    gymnasium = _gymnasium()
+    try:
+        env: Env[Any, Any] = gymnasium.make(env_id)
+    except gymnasium.error.Error as error:
+        raise ConfigError(_what_is_wrong(env_id, error)) from None
+    return env
+
+
+def make_vector_env(env_id: str, num_envs: int = 1) -> SyncVectorEnv:
+    """`num_envs` copies of an environment, stepped one after the other in this process.
+
+    A copy whose episode ends is reset in the same step: the observation returned is the first one
+    of the new episode, and `info["final_obs"]` has the last one of the old. No step is spent on a
+    reset, so every step is a transition.
+
+    Raises:
+        ConfigError: There is no such environment, or a package it needs is missing.
+        MissingExtraError: Gymnasium is not installed.
+    """
+    make_env(env_id).close()  # errors name the id, not the place inside the vector environment
+    from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+    return SyncVectorEnv(
+        [lambda: make_env(env_id)] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP
+    )
+
+
+def num_actions(env: Any) -> int:
+    """How many actions an environment, or one copy of a vector environment, has.
+
+    Raises:
+        ConfigError: Its actions are not 0 ... n - 1.
+    """
+    from gymnasium.spaces import Discrete
+
+    space = getattr(env, "single_action_space", None) or env.action_space
+    if not isinstance(space, Discrete) or space.start != 0:
+        raise ConfigError(f"the action space is {space}; expected Discrete(n), actions from 0 on")
+    return int(space.n)
+
+
+def _gymnasium() -> Any:
+    try:
+        import gymnasium
+    except ImportError:
+        raise MissingExtraError("gymnasium", extra="gym") from None
+    return gymnasium
+
+
+def _what_is_wrong(env_id: str, error: Exception) -> str:
+    """One line on why `env_id` could not be made."""
+    from gymnasium import registry
+
+    if env_id in registry:
+        return f"{env_id} cannot be made: {' '.join(str(error).split())}"
+    names = {name.lower(): name for name in registry}
+    close = [names[name] for name in difflib.get_close_matches(env_id.lower(), names, cutoff=0.7)]
+    hint = (
+        f"did you mean {' or '.join(close)}?" if close else "gymnasium.pprint_registry() lists all"
+    )
+    return f"there is no environment {env_id!r}; {hint}"

@@ -1,0 +1,67 @@
+"""All parameters of a module in one vector.
+
+A small network costs more to launch than to compute. With one vector the optimiser, the norm of
+the gradient and the step of a target network are one kernel each, however many layers there are.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import Tensor, nn
+
+
+class FlatParameters:
+    """The parameters of a module, and their gradients, moved into two vectors.
+
+    The module keeps views of them. Build it once the module is on its device: `module.to(...)` and
+    `module.zero_grad()` would cut the views off; use `grad.zero_()`.
+
+    Args:
+        module: Changed in place: its parameters and their gradients become views.
+
+    Attributes:
+        vector: The parameters, `[P]`, with `.grad` set: what an optimiser is given.
+        grad: The gradients, `[P]`, accumulated into by `backward`.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        parameters = list(module.parameters())
+        # every parameter starts on a cache line; the gaps hold zeros and stay so
+        starts = [0, *itertools.accumulate(-(-p.numel() // 16) * 16 for p in parameters)]
+        self.vector = nn.Parameter(parameters[0].new_zeros(starts[-1], requires_grad=True))
+        self.grad: Tensor = torch.zeros_like(self.vector, requires_grad=False)
+        self.vector.grad = self.grad
+        values = self.vector.detach()
+        for start, parameter in zip(starts, parameters, strict=False):
+            place = slice(start, start + parameter.numel())
+            values[place] = parameter.detach().flatten()
+            parameter.data = values[place].view_as(parameter)
+            parameter.grad = self.grad[place].view_as(parameter)
+
+    def clip_grad(self, max_norm: float | None) -> Tensor:
+        """Shortens the gradient, in place, to a length of `max_norm` if it is longer.
+
+        `torch.nn.utils.clip_grad_norm_` for one vector, without its grouping of tensors.
+
+        Returns:
+            The length before, float `[]`; nothing is read back.
+        """
+        norm: Tensor = torch.linalg.vector_norm(self.grad)
+        if max_norm is not None:
+            self.grad.div_((norm / max_norm).clamp_(min=1.0))
+        return norm
+
+    def step_towards(self, other: FlatParameters, tau: float) -> None:
+        """Moves these parameters, in place, a part of the way: p = (1 - tau) p + tau p'.
+
+        Args:
+            other: Of a module of the same shape.
+            tau: 1 copies; smaller is the moving average of Polyak.
+        """
+        with torch.no_grad():
+            if tau == 1.0:
+                self.vector.copy_(other.vector)
+            else:
+                self.vector.lerp_(other.vector, tau)

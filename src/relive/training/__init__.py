@@ -1,0 +1,31 @@
+"""Running an agent: settings, the loop, evaluation, and those who listen."""
+
+from relive.training.checkpoint import load_policy, save_policy
+from relive.training.config import ReplayConfig, TrainConfig
+from relive.training.evaluate import evaluate, evaluation_seeds
+from relive.training.loop import Trainer, train
+from relive.training.parts import Parts, build
+from relive.training.presets import PRESETS, REFERENCES, preset
+from relive.training.run import RunResult, run
+from relive.training.sinks import JsonLines, Sink, TensorBoard
+
+__all__ = [
+    "PRESETS",
+    "REFERENCES",
+    "JsonLines",
+    "Parts",
+    "ReplayConfig",
+    "RunResult",
+    "Sink",
+    "TensorBoard",
+    "TrainConfig",
+    "Trainer",
+    "build",
+    "evaluate",
+    "evaluation_seeds",
+    "load_policy",
+    "preset",
+    "run",
+    "save_policy",
+    "train",
+]

@@ -1,0 +1,165 @@
+"""The settings of a run: one frozen value, checked when it is made.
+
+The loop reads nothing else, so a run is its configuration and its versions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from relive.agents.dqn import DQNConfig
+from relive.errors import ConfigError, InputError
+from relive.sampling import Proportional, Uniform
+from relive.schedules import Linear
+
+Algorithm = Literal["dqn"]
+PROPORTIONAL_ONLY = frozenset({"alpha", "beta", "eps", "normalize"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayConfig:
+    """Settings of the replay buffer.
+
+    Raises:
+        ConfigError: A batch that the buffer can never fill, or a setting of prioritized sampling
+            that is changed while sampling is uniform.
+    """
+
+    sampler: Literal["uniform", "proportional"] = "proportional"
+    """How rows are drawn: all alike, or in proportion to their last TD error."""
+    capacity: int = 100_000
+    """Rows kept, all environments together."""
+    batch_size: int = 64
+    """Rows of an update."""
+    n_step: int = 1
+    """Steps folded into one row."""
+    gamma: float = 0.99
+    """Discount of a step."""
+    alpha: float = 0.6
+    """Proportional: 0 draws all rows alike, 1 in proportion to |delta|."""
+    beta: float = 0.4
+    """Proportional: exponent of the importance weights at first; 1 at the last update."""
+    eps: float = 1e-6
+    """Proportional: added to |delta|, so that no row dies out."""
+    normalize: Literal["buffer", "batch", "none"] = "buffer"
+    """Proportional: divide weights by the largest of the buffer, of the batch, or by nothing."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.batch_size <= self.capacity:
+            raise ConfigError(
+                f"replay.batch_size is at least 1 and at most replay.capacity, {self.capacity}; "
+                f"given {self.batch_size}"
+            )
+        if self.sampler == "uniform":
+            for setting in dataclasses.fields(self):
+                default, given = setting.default, getattr(self, setting.name)
+                if setting.name in PROPORTIONAL_ONLY and given != default:
+                    raise ConfigError(
+                        f"replay.{setting.name} {given} does nothing with replay.sampler uniform; "
+                        f"leave it at {default}, or take proportional"
+                    )
+
+    def build_sampler(self, planned_updates: int) -> Uniform | Proportional:
+        """The sampler, with beta reaching 1 at the last of `planned_updates` batches."""
+        if self.sampler == "uniform":
+            return Uniform()
+        return Proportional(
+            alpha=self.alpha,
+            beta=Linear(self.beta, 1.0, max(1, planned_updates)),
+            eps=self.eps,
+            normalize=None if self.normalize == "none" else self.normalize,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainConfig:
+    """Settings of a run.
+
+    Raises:
+        ConfigError: A value outside its range, or values that do not fit each other.
+    """
+
+    algorithm: Algorithm = "dqn"
+    """Which agent."""
+    env: str
+    """Id of a Gymnasium environment."""
+    total_steps: int = 50_000
+    """Environment steps, all environments together."""
+    seed: int = 0
+    """Of everything random in training; evaluation has seeds of its own."""
+    num_envs: int = 1
+    """Copies of the environment."""
+    device: Literal["cpu", "cuda", "auto"] = "auto"
+    """Where the networks live; the buffer is on the CPU. auto is cuda where there is one."""
+    threads: int | None = 1
+    """Threads of PyTorch on the CPU; one is fastest for small networks. None leaves them alone."""
+    out: Path | None = None
+    """Run directory; None makes a new one below runs/."""
+    learning_starts: int = 1_000
+    """Steps with random actions and no update, to fill the buffer."""
+    train_every: int = 4
+    """Steps between two bursts of updates."""
+    updates_per_train: int = 1
+    """Updates in a burst."""
+    eval_episodes: int = 20
+    """Greedy episodes after training; 0 for none."""
+    log_every: int = 500
+    """Steps between two records of progress."""
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    """The buffer."""
+    agent: DQNConfig = field(default_factory=DQNConfig)
+    """The agent."""
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("total_steps", 1),
+            ("seed", 0),
+            ("num_envs", 1),
+            ("threads", 1),
+            ("learning_starts", 0),
+            ("train_every", 1),
+            ("updates_per_train", 1),
+            ("eval_episodes", 0),
+            ("log_every", 1),
+        ):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ConfigError(f"{name} is at least {least}; given {value}")
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise ConfigError("device cuda: this machine, or its PyTorch, has no CUDA; use cpu")
+
+    @property
+    def planned_updates(self) -> int:
+        """Updates of the whole run, if it is not stopped before."""
+        return self.updates_due(0, self.total_steps)
+
+    def updates_due(self, before: int, after: int) -> int:
+        """Updates owed when the step count goes from `before` to `after`; none before the start."""
+        start = min(max(before, self.learning_starts), after)
+        return (after // self.train_every - start // self.train_every) * self.updates_per_train
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as plain values, nested."""
+        plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self), default=str))
+        return plain
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> TrainConfig:
+        """The settings that `to_json` gave.
+
+        Raises:
+            InputError: A setting is unknown, as one of another version may be.
+        """
+        try:
+            agent = dict(plain["agent"], hidden=tuple(plain["agent"]["hidden"]))
+            out = plain["out"] and Path(plain["out"])
+            replay = ReplayConfig(**plain["replay"])
+            return cls(**dict(plain, replay=replay, agent=DQNConfig(**agent), out=out))
+        except (KeyError, TypeError) as error:
+            raise InputError(f"these are not the settings of a run: {error}") from None

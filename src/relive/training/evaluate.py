@@ -1,0 +1,71 @@
+"""Greedy episodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from relive.envs.make import make_env
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+
+class Policy(Protocol):
+    """Something that acts."""
+
+    def act_greedy(self, obs: Any) -> NDArray[np.int64]:
+        """Actions `[E]` for the observations of E environments."""
+        ...
+
+
+def evaluate(policy: Policy, env_id: str, seeds: Sequence[int]) -> tuple[float, ...]:
+    """Plays one episode from each seed, without exploration.
+
+    Args:
+        policy: Is asked for the actions.
+        env_id: Of a Gymnasium environment.
+        seeds: The start state of an episode, and all chance in it, follow from its seed.
+
+    Returns:
+        The undiscounted return of each episode.
+    """
+    env = make_env(env_id)
+    try:
+        return tuple(_play(policy, env, seed) for seed in seeds)
+    finally:
+        env.close()
+
+
+def evaluation_seeds(episodes: int, stream: int = 0) -> list[int]:
+    """Seeds for `episodes` episodes; the first ones stay the same when more are asked for.
+
+    They have nothing to do with the seed of a run, so runs with different seeds are judged on the
+    same start states, and none was trained on them but by chance.
+
+    Args:
+        episodes: How many.
+        stream: Another number gives other seeds.
+    """
+    return [10_000_019 * (stream + 1) + episode for episode in range(episodes)]
+
+
+def _play(policy: Policy, env: Any, seed: int) -> float:
+    obs, _ = env.reset(seed=seed)
+    total, ended = 0.0, False
+    while not ended:
+        action = policy.act_greedy(_with_axis(obs))[0]
+        obs, reward, terminated, truncated, _ = env.step(action)
+        total += float(reward)
+        ended = terminated or truncated
+    return total
+
+
+def _with_axis(obs: Any) -> Any:
+    """The observation of one environment as that of E = 1."""
+    if isinstance(obs, dict):
+        return {name: _with_axis(entry) for name, entry in obs.items()}
+    return np.asarray(obs)[None]

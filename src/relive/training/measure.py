@@ -1,0 +1,88 @@
+"""What the loop measures as it goes: means of metrics, episodes, priorities."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from relive.training.records import EpisodeEnded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+
+class MetricMeans:
+    """Means of metrics that stay on the device until they are asked for."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._sums: Tensor | None = None
+        self._count = 0
+
+    def add(self, metrics: Mapping[str, Tensor]) -> None:
+        """Adds one value of each metric, 0-dimensional. The names are the same at every call."""
+        values = torch.stack(list(metrics.values()))
+        if self._sums is None:
+            self._names, self._sums = list(metrics), values
+        else:
+            self._sums += values
+        self._count += 1
+
+    def take(self) -> dict[str, float]:
+        """The means since the last call, empty if nothing was added. Waits for the device."""
+        if self._sums is None:
+            return {}
+        means = dict(zip(self._names, (self._sums / self._count).tolist(), strict=True))
+        self._sums, self._count = None, 0
+        return means
+
+
+class Episodes:
+    """Return and length of the episode that each of E environments is in."""
+
+    def __init__(self, num_envs: int) -> None:
+        self._returns = np.zeros(num_envs)
+        self._lengths = np.zeros(num_envs, dtype=np.int64)
+
+    def add(
+        self, reward: NDArray[Any], ended: NDArray[np.bool_], step: int
+    ) -> Iterator[EpisodeEnded]:
+        """Adds a step of all environments, and yields the episodes that ended with it.
+
+        Args:
+            reward: `[E]`.
+            ended: Terminated or truncated, `[E]`.
+            step: Environment steps so far, this one included.
+        """
+        self._returns += reward
+        self._lengths += 1
+        for env in np.flatnonzero(ended).tolist() if ended.any() else ():
+            yield EpisodeEnded(
+                step=step,
+                env=env,
+                episode_return=float(self._returns[env]),
+                length=int(self._lengths[env]),
+            )
+            self._returns[env] = self._lengths[env] = 0
+
+
+def priority_histogram(priorities: Tensor, bins: int = 40) -> tuple[list[float], list[int]]:
+    """Counts of stored priorities in bins of equal width on a logarithmic scale.
+
+    Args:
+        priorities: Of all rows, `[N]`, N >= 1. Those of 0, which are never drawn, are left out.
+        bins: How many.
+
+    Returns:
+        bins + 1 edges and bins counts.
+    """
+    logs = priorities[priorities > 0].double().log10().cpu().numpy()
+    low, high = (math.floor(logs.min()), math.ceil(logs.max())) if len(logs) else (0, 1)
+    counts, edges = np.histogram(logs, bins=bins, range=(low, max(high, low + 1)))
+    return (10.0**edges).tolist(), counts.tolist()

@@ -1,0 +1,64 @@
+"""From settings to the parts of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from relive.agents.dqn import DQN
+from relive.buffer import ReplayBuffer
+from relive.envs.make import make_vector_env, num_actions
+from relive.fields import fields_of
+from relive.training.runtime import resolve_device
+
+if TYPE_CHECKING:
+    from gymnasium.vector import SyncVectorEnv
+
+    from relive.training.config import TrainConfig
+
+
+class Parts(NamedTuple):
+    """What a run is made of.
+
+    Attributes:
+        env: E environments; the loop closes them.
+        env_seeds: Seeds of their first reset.
+        buffer: Where their steps go.
+        agent: Acts and learns.
+    """
+
+    env: SyncVectorEnv
+    env_seeds: list[int | None]
+    buffer: ReplayBuffer
+    agent: DQN
+
+
+def build(config: TrainConfig) -> Parts:
+    """Makes the parts of a run; each draws from a random stream of its own.
+
+    Raises:
+        ConfigError: An environment that does not exist, or that the agent cannot act in.
+    """
+    env_stream, buffer_stream, agent_stream = np.random.SeedSequence(config.seed).spawn(3)
+    env = make_vector_env(config.env, config.num_envs)
+    replay = config.replay
+    buffer = ReplayBuffer.for_env(
+        env,
+        replay.capacity,
+        sampler=replay.build_sampler(config.planned_updates),
+        n_step=replay.n_step,
+        gamma=replay.gamma,
+        seed=int(buffer_stream.generate_state(1)[0]),
+        track_reuse=True,
+    )
+    agent = DQN(
+        fields_of(env)["obs"],
+        num_actions(env),
+        config.agent,
+        planned_updates=config.planned_updates,
+        device=resolve_device(config.device),
+        seed=agent_stream,
+    )
+    env_seeds: list[int | None] = [int(seed) for seed in env_stream.generate_state(config.num_envs)]
+    return Parts(env=env, env_seeds=env_seeds, buffer=buffer, agent=agent)

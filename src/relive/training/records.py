@@ -1,0 +1,129 @@
+"""What happens in a run, one frozen record after another.
+
+The loop yields them; sinks listen. As JSON a record is one flat object with the kind in `"record"`:
+
+    {"record": "episode_ended", "step": 1184, "env": 0, "episode_return": 57.0, "length": 57}
+
+Only `seconds` and `steps_per_second` depend on the clock: two runs with one seed agree in all else.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """The first record."""
+
+    step: int
+    """Environment steps so far, all environments together; so in every record."""
+    config: dict[str, Any]
+    """The settings as in `config.json`."""
+    versions: dict[str, str]
+    """Package name to version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeEnded:
+    """An episode came to its end, terminated or truncated."""
+
+    step: int
+    env: int
+    """Which environment."""
+    episode_return: float
+    """Undiscounted sum of its rewards."""
+    length: int
+    """Its steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingProgress:
+    """The state of training at a log interval; means are over the updates since the last one."""
+
+    step: int
+    updates: int
+    """Updates so far."""
+    loss: float | None
+    """Mean loss; None if there was no update."""
+    td_error: float | None
+    """Mean of |delta| over rows."""
+    q_mean: float | None
+    """Mean value of the actions in the batches."""
+    grad_norm: float | None
+    """Mean length of the gradient, before it is clipped."""
+    epsilon: float
+    """Share of random actions now."""
+    beta: float | None
+    """Exponent of the importance weights now; None if the buffer has no priorities."""
+    fill: float
+    """Part of the buffer that holds rows."""
+    seconds: float
+    """Since the run started."""
+    steps_per_second: float
+    """Environment steps since the last record of this kind, by the clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """Returns of greedy episodes."""
+
+    step: int
+    returns: tuple[float, ...]
+    mean: float
+    std: float
+    """Over the episodes."""
+    reference: float | None
+    """A published mean for this environment; None if we know of none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayMeasured:
+    """What is in the buffer at the end, and what was drawn from it."""
+
+    step: int
+    priority_edges: list[float] | None
+    """Edges of the bins, one more than counts; None if the buffer has no priorities."""
+    priority_counts: list[int] | None
+    """Rows whose stored priority lies in each bin."""
+    age_counts: list[int]
+    """Draws by the age of the row in rows: bin 0 holds age 0, bin k ages in [2^(k-1), 2^k)."""
+    reuse_counts: list[int]
+    """Overwritten rows by how often they had been drawn, in the same bins."""
+    stats: dict[str, Any]
+    """The counters of the buffer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded:
+    """The last record."""
+
+    step: int
+    updates: int
+    seconds: float
+    interrupted: bool
+    """Whether it was stopped before all its steps were made."""
+
+
+Record = RunStarted | EpisodeEnded | TrainingProgress | Evaluated | ReplayMeasured | RunEnded
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    """A record as an object for JSON, which has no NaN and no infinity: they become None."""
+    kind = re.sub(r"(?<!^)(?=[A-Z])", "_", type(record).__name__).lower()
+    fields: dict[str, Any] = _finite(asdict(record))
+    return {"record": kind, **fields}
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _finite(entry) for key, entry in value.items()}
+        case list() | tuple():
+            return [_finite(entry) for entry in value]
+        case float() if not math.isfinite(value):
+            return None
+    return value

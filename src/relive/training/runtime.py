@@ -1,0 +1,52 @@
+"""The machine a run is on: device, threads, versions."""
+
+from __future__ import annotations
+
+import platform
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def resolve_device(device: str) -> torch.device:
+    """The device that `auto` stands for: CUDA where there is one, else the CPU."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(device)
+
+
+@contextmanager
+def cpu_settings(threads: int | None) -> Iterator[None]:
+    """Threads of PyTorch, and numbers below 1e-38 taken as 0, until the end of the block.
+
+    The moments that Adam keeps for the weights of a silent unit decay into such numbers within a
+    thousand updates. A CPU handles them in microcode, and the step of Adam takes three times as
+    long.
+
+    Args:
+        threads: How many; None leaves the number alone.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(before)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the numbers of a run depend on."""
+    found = {"python": platform.python_version()}
+    for package in ("relive", "torch", "numpy", "numba", "gymnasium"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found

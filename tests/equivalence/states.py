@@ -1,0 +1,45 @@
+"""Whether two buffers are in the same state, bit for bit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from relive.ops import words as w
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from relive import Batch, ReplayBuffer
+    from relive.ops.state import State
+
+
+def assert_same_state(a: ReplayBuffer, b: ReplayBuffer) -> None:
+    """All tensors are equal, but for addresses and for bytes of lanes that hold no step."""
+    for name, tensor in comparable(a._state).items():
+        assert same_bits(tensor, comparable(b._state)[name]), name
+
+
+def assert_same_batch(a: Batch, b: Batch) -> None:
+    for name in a.keys():  # noqa: SIM118 - a batch is no dict
+        assert same_bits(a[name], b[name]), name
+
+
+def comparable(state: State) -> dict[str, Tensor]:
+    tensors = state.tensors()
+    tensors["words"] = state.words[w.CAPACITY :]
+    waiting = [
+        state.pending[lane, (start + k) % state.word(w.N_STEP)]
+        for lane, (count, start, *_) in enumerate(state.lanes.tolist())
+        for k in range(count)
+    ]
+    tensors["pending"] = torch.stack(waiting) if waiting else torch.empty(0)
+    return tensors
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    """Like `torch.equal`, but NaNs are equal to themselves and signs of zeros count."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))

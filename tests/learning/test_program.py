@@ -1,0 +1,56 @@
+"""The real program with tiny settings: `relive train`, as a user starts it."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = [sys.executable, "-c", "from relive.cli.main import main; raise SystemExit(main())"]
+TINY = [
+    *("train", "dqn", "--env", "CartPole-v1", "--device", "cpu", "--log-every", "100"),
+    *("--learning-starts", "100", "--eval-episodes", "2", "--replay.capacity", "300"),
+    *("--train-every", "4", "--updates-per-train", "1", "--agent.hidden", "16"),
+]
+
+
+def start(tmp_path, *options):
+    return subprocess.Popen(
+        [*PROGRAM, *TINY, "--out", str(tmp_path / "run"), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    )
+
+
+def records(tmp_path):
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "proportional"])
+def test_training_from_the_command_line_leaves_a_whole_run(tmp_path, sampler):
+    program = start(tmp_path, "--total-steps", "500", "--replay.sampler", sampler)
+    output, errors = program.communicate(timeout=120)
+    assert program.returncode == 0, errors
+    assert "greedy return over 2 episodes" in output
+    assert {"config.json", "metrics.jsonl", "policy.safetensors"} <= {
+        path.name for path in (tmp_path / "run").iterdir()
+    }
+    assert records(tmp_path)[-1]["record"] == "run_ended"
+    assert records(tmp_path)[-1]["updates"] == 100
+
+
+def test_ctrl_c_ends_the_program_cleanly_and_keeps_the_run(tmp_path):
+    program = start(tmp_path, "--total-steps", "100_000_000")
+    for line in program.stdout:  # the first line of progress: training goes on
+        if line.startswith("step"):
+            break
+    program.send_signal(signal.SIGINT)
+    output, errors = program.communicate(timeout=120)
+    assert "stopped:" in output, errors
+    assert "Traceback" not in errors
+    assert records(tmp_path)[-1]["interrupted"]
+    assert (tmp_path / "run" / "policy.safetensors").is_file()
