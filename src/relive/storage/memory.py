@@ -100,7 +100,7 @@ def plan(
         >>> fields = {"obs": Field((51,)), "action": Field((1,))}
         >>> needed = plan(100_000, fields, sampler=Proportional())
         >>> needed.row_bytes, round(needed.total / 1e6, 1)
-        (448, 45.5)
+        (448, 45.7)
     """
     check_count("capacity", capacity)
     layout = RowLayout(fields, ROW_ALIGNMENT[torch.device(device).type])
