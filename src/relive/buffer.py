@@ -163,12 +163,13 @@ class ReplayBuffer:
         the reward). With n-step returns a row carries `own` fields of the first step of its window.
 
         Args:
-            obs, action: `[E, *shape]`, arrays, tensors, numbers or lists; or dicts of such, as the
-                fields are.
+            obs: `[E, *shape]`, an array, tensor, number or list; or a dict of such, as the field is.
+            action: As `obs`.
             reward: `[E]` float.
             next_obs: as `obs`; with autoreset "same_step" it may be the next episode's first where
                 one has ended.
-            terminated, truncated: `[E]` bool; both may be true, then the step counts as terminated.
+            terminated: `[E]` bool.
+            truncated: `[E]` bool; where both are true the step counts as terminated.
             final_obs: the last observations of episodes that ended, for autoreset "same_step"
                 (`infos.get("final_obs")`).
             own: the other fields the buffer was made with.
@@ -221,11 +222,15 @@ class ReplayBuffer:
         rows are ready-made: they are stored as they are, with their own return and discount.
 
         Args:
-            obs, action, reward, next_obs, terminated, truncated, own: as in `add`, with a leading
-                axis T for one stream, or `[T, E]` with `env=None`. `next_obs` is always the true
-                one. truncated: none if left out.
+            obs: As in `add`, with a leading axis T for one stream, or `[T, E]` with `env=None`.
+            action: As `obs`.
+            reward: `[T]` or `[T, E]` float.
+            next_obs: As `obs`; always the true one.
+            terminated: `[T]` or `[T, E]` bool.
+            truncated: The same; none if left out.
             discount: `[T]` or `[T, E]`; gamma^k of ready-made rows, 0 where terminated.
             env: the lane of the stream; None for all lanes at once.
+            own: The other fields the buffer was made with, as `obs`.
 
         Raises:
             InputError: a wrong name, shape, dtype or lane; nothing has changed then.
