@@ -163,7 +163,7 @@ class ReplayBuffer:
         the reward). With n-step returns a row carries `own` fields of the first step of its window.
 
         Args:
-            obs: `[E, *shape]`, an array, tensor, number or list; or a dict of such, as the field is.
+            obs: `[E, *shape]`, an array, tensor, number or list; or a dict of such.
             action: As `obs`.
             reward: `[E]` float.
             next_obs: as `obs`; with autoreset "same_step" it may be the next episode's first where
