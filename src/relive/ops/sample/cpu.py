@@ -35,6 +35,8 @@ from relive.ops.tree.cpu import (
     root_extremum,
 )
 
+GATHER_BYTES = 1 << 14  # of rows that are copied while the next are fetched
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -186,17 +188,26 @@ def track(words: Any, slots: Any, ids: Any) -> None:
 
 @helper
 def gather_columns(words: Any, slots: Any, arena: Any) -> None:
-    """Copy every gathered field of the rows into the arena, field by field from cached rows."""
+    """Copy every gathered field of the rows into the arena.
+
+    Some rows at a time: the next ones are asked for, then these are copied field by field from the
+    cache.
+    """
     batch_size = slots.shape[0]
     row_bytes = words[w.ROW_BYTES]
     columns = carray(int64_pointer(words[w.COLUMNS]), (words[w.NUM_COLUMNS], 2))
-    target = arena + lines(8 * batch_size) + lines(4 * batch_size)
-    for c in range(columns.shape[0]):
-        source = words[w.ROWS] + columns[c, 0]
-        nbytes = columns[c, 1]
-        for i in range(batch_size):
-            copy_value(target + i * nbytes, source + slots[i] * row_bytes, nbytes)
-        target += lines(batch_size * nbytes)
+    together = max(1, GATHER_BYTES // row_bytes)
+    prefetch_rows(words, slots[:together])
+    for start in range(0, batch_size, together):
+        stop = min(start + together, batch_size)
+        prefetch_rows(words, slots[stop : stop + together])
+        block = arena + lines(8 * batch_size) + lines(4 * batch_size)
+        for c in range(columns.shape[0]):
+            source = words[w.ROWS] + columns[c, 0]
+            nbytes = columns[c, 1]
+            for i in range(start, stop):
+                copy_value(block + i * nbytes, source + slots[i] * row_bytes, nbytes)
+            block += lines(batch_size * nbytes)
 
 
 @kernel
@@ -214,11 +225,9 @@ def _sample(header: Any, arena: Any, batch_size: Any, train: Any) -> Any:
     draw_bits(words, bits, words[counter], w.TRAIN_STREAM if train else w.EVAL_STREAM)
     if proportional:
         draw_proportional(words, slots, bits)
-        prefetch_rows(words, slots)
         weigh(words, reals, slots, weights, live)
     else:
         draw_uniform(words, slots, bits, live)
-        prefetch_rows(words, slots)
         weights[:] = np.float32(1)
     find_ids(words, slots, ids, live)
     if train:
@@ -237,7 +246,6 @@ def _gather(header: Any, arena: Any, ids: Any, batch_size: Any) -> None:
     words, _ = words_at(header)
     slots = np.empty(batch_size, np.int64)
     find_slots(words, carray(int64_pointer(ids), batch_size), slots)
-    prefetch_rows(words, slots)
     gather_columns(words, slots, arena)
 
 
