@@ -229,3 +229,12 @@ def test_F38_a_leaf_of_zero_is_never_drawn_and_comes_back(kernels: str) -> None:
     assert not set(drawn(buffer, 10_000)) & set(odd)
     buffer.update_priorities([1], [1.0])
     assert 1 in drawn(buffer, 10_000)
+
+
+def test_F37_what_a_bad_number_asks_for_is_not_the_largest_ever_set(kernels: str) -> None:
+    buffer = write(prioritized(8, kernels, bad_priority="max"), range(4))
+    buffer.update_priorities([0], [float("nan")])
+    assert buffer.stats()["max_priority"] is None
+    buffer.update_priorities([0, 1, 2, 3], [0.1] * 4)
+    write(buffer, [4])
+    assert leaves(buffer) == pytest.approx([0.1] * 5)

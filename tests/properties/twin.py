@@ -336,17 +336,21 @@ class Twin:
         self.counts["bad_priorities"] += sum(bad)
         substitute = self.max_leaf or 1.0
         decided: dict[int, float] = {}
+        placeholders: set[int] = set()  # rows whose last number was bad
         for row_id, value, is_bad in zip(ids, values, bad, strict=True):
             if row_id not in self.rows:
                 self.counts["stale_updates"] += 1
             elif not is_bad:
                 decided[row_id] = self.leaf(value, as_leaves)
+                placeholders.discard(row_id)
             elif self.sampler.bad_priority == "max":
                 decided[row_id] = substitute
+                placeholders.add(row_id)
             else:
                 decided.pop(row_id, None)
         for row_id, leaf in decided.items():
-            if not (as_leaves and leaf == self.leaves[row_id]):  # what was read and written back
+            read_and_written_back = as_leaves and leaf == self.leaves[row_id]
+            if row_id not in placeholders and not read_and_written_back:
                 self.max_leaf = max(self.max_leaf, leaf)
             self.leaves[row_id] = leaf
         return True

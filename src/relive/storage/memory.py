@@ -193,15 +193,19 @@ def free_memory(device: torch.device | str = "cpu") -> int | None:
             free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         except (AttributeError, ValueError, OSError):
             return None
-    return min(free, _container_limit() or free)
+    limit = _container_limit()
+    return free if limit is None else min(free, limit)
 
 
 def _container_limit() -> int | None:
     """What the control group of this process still allows."""
     group = Path("/sys/fs/cgroup")
     try:
-        return int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
-    except (OSError, ValueError):  # no group, or "max": no limit
+        used = int((group / "memory.current").read_text())
+        lines = (group / "memory.stat").read_text().splitlines()
+        cached = next(int(line.split()[1]) for line in lines if line.startswith("inactive_file"))
+        return max(0, int((group / "memory.max").read_text()) - used + cached)
+    except (OSError, ValueError, StopIteration):  # no group, or "max": no limit
         return None
 
 

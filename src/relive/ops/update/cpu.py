@@ -46,6 +46,12 @@ STALE = -1  # in place of a slot
 
 
 @helper
+def is_good(value: Any, as_leaf: Any) -> Any:
+    """Whether a number can become a priority."""
+    return np.isfinite(value) & ((not as_leaf) | (value >= ZERO))
+
+
+@helper
 def refusal(words: Any, ids: Any, values: Any, as_leaves: Any) -> Any:
     """Why the call must be refused, before anything has changed."""
     next_id = words[w.NEXT_ID]
@@ -56,7 +62,7 @@ def refusal(words: Any, ids: Any, values: Any, as_leaves: Any) -> Any:
         return w.UNKNOWN_ID
     if words[w.BAD_PRIORITY] == w.RAISE_BAD:
         for i in range(values.shape[0]):
-            if not np.isfinite(values[i]) or (as_leaves and values[i] < ZERO):
+            if not is_good(values[i], as_leaves):
                 return w.NOT_A_PRIORITY
     return w.OK
 
@@ -110,7 +116,7 @@ def hold(words: Any, reals: Any, values: Any, as_leaves: Any, slots: Any, new: A
     clamped = np.int64(0)
     bad = np.int64(0)
     for i in range(values.shape[0]):
-        good = np.isfinite(values[i]) & ((not as_leaves) | (values[i] >= ZERO))
+        good = is_good(values[i], as_leaves)
         leaf = new[i]
         held = min(max(leaf, SMALLEST), LARGEST) if leaf > ZERO else ZERO
         clamped += np.int64(good & (leaf > ZERO) & (held != leaf) & (slots[i] != STALE))
@@ -121,7 +127,9 @@ def hold(words: Any, reals: Any, values: Any, as_leaves: Any, slots: Any, new: A
 
 
 @helper
-def decide(words: Any, slots: Any, new: Any, old: Any) -> Any:
+def decide(
+    words: Any, reals: Any, values: Any, as_leaves: Any, slots: Any, new: Any, old: Any
+) -> Any:
     """Keep one entry for each slot, the last of the batch.
 
     Entries move to the end of `slots` and `new`, their old leaves into `old`: KEEP where the leaf
@@ -131,6 +139,7 @@ def decide(words: Any, slots: Any, new: Any, old: Any) -> Any:
     leaves = leaves_of(words)
     count = slots.shape[0]
     decided = count
+    largest = ZERO
     for i in range(count - 1, -1, -1):
         slot = slots[i]
         if slot == STALE:
@@ -145,29 +154,28 @@ def decide(words: Any, slots: Any, new: Any, old: Any) -> Any:
             new[decided] = leaf
             old[decided] = KEEP
         else:
+            # what a bad number asks for is not set by it, nor a leaf that is written back as read
+            if is_good(values[i], as_leaves) and not (as_leaves and new[i] == leaf):
+                largest = max(largest, new[i])
             new[decided] = new[i]
             old[decided] = leaf
+    reals[w.MAX_LEAF] = max(reals[w.MAX_LEAF], np.float64(largest))
     return decided
 
 
 @helper
-def assign(words: Any, reals: Any, slots: Any, new: Any, old: Any, as_leaves: Any) -> None:
+def assign(words: Any, slots: Any, new: Any, old: Any) -> None:
     """Set the leaves of slots and everything above them."""
     leaves = leaves_of(words)
     count = slots.shape[0]
     unit = power_of_two(words[w.SCALE])
     largest = ZERO
-    largest_set = ZERO
     rest = words[w.TOTAL]
     for k in range(count):
         leaves[slots[k]] = new[k]
         changes = old[k] != KEEP
         rest -= mass_of(old[k], unit) if changes else np.int64(0)
-        leaf = new[k] if changes else ZERO
-        largest = max(largest, leaf)
-        # writing back a leaf that was read sets nothing new
-        largest_set = max(largest_set, ZERO if as_leaves and old[k] == new[k] else leaf)
-    reals[w.MAX_LEAF] = max(reals[w.MAX_LEAF], np.float64(largest_set))
+        largest = max(largest, new[k] if changes else ZERO)
     coarse = min(words[w.SCALE], roomy_scale(words, largest))
     coarse_unit = power_of_two(coarse)
     coarse_mass = np.int64(0)
@@ -204,8 +212,8 @@ def _update(header: Any, ids_address: Any, values_address: Any, count: Any, as_l
     find_slots(words, ids, slots)
     transform(reals, values, as_leaves, new)
     hold(words, reals, values, as_leaves, slots, new)
-    first = decide(words, slots, new, old)
-    assign(words, reals, slots[first:], new[first:], old[first:], as_leaves)
+    first = decide(words, reals, values, as_leaves, slots, new, old)
+    assign(words, slots[first:], new[first:], old[first:])
     words[w.UPDATED_ROWS] += count
     return w.OK
 

@@ -21,6 +21,8 @@ from relive.ops import words as w
 from relive.ops.power.reference import power
 from relive.ops.tree import reference as tree
 
+KEEP = -1.0  # in place of a leaf: a bad number leaves the old one
+
 if TYPE_CHECKING:
     from relive.ops.state import State
 
@@ -43,33 +45,32 @@ def update(state: State, ids: Tensor, values: Tensor, *, as_leaves: bool) -> int
     if state.word(w.BAD_PRIORITY) == w.RAISE_BAD and any(bad):
         return w.NOT_A_PRIORITY
     largest_seen = state.real(w.MAX_LEAF)
-    leaf_of_slot: dict[int, float] = {}
+    leaf_of_slot: dict[int, tuple[float, bool]] = {}  # the last leaf, and whether a number set it
     for row_id, value, is_bad in zip(ids.tolist(), values.tolist(), bad, strict=True):
         state.words[w.BAD_PRIORITIES] += int(is_bad)
         if row_id < oldest:
             state.words[w.STALE_UPDATES] += 1
             continue
         slot = (row_id - state.word(w.BASE_ID)) % capacity
+        old = float(state.leaves[slot])
         if not is_bad:
             leaf = value if as_leaves else _transform(state, value)
             held = min(max(leaf, w.SMALLEST_LEAF), w.LARGEST_LEAF) if leaf > 0 else 0.0
             state.words[w.CLAMPED_PRIORITIES] += int(held != leaf)
-            leaf_of_slot[slot] = held
+            # writing back a leaf that was read sets nothing new
+            leaf_of_slot[slot] = held, not (as_leaves and held == old)
         elif state.word(w.BAD_PRIORITY) == w.MAX_BAD:
-            leaf_of_slot[slot] = largest_seen if largest_seen > 0 else 1.0
+            leaf_of_slot[slot] = (largest_seen if largest_seen > 0 else 1.0), False
         else:
-            leaf_of_slot[slot] = -1.0  # keep
+            leaf_of_slot[slot] = KEEP, False
     state.words[w.UPDATED_ROWS] += len(ids)
-    changed = {slot: leaf for slot, leaf in leaf_of_slot.items() if leaf >= 0}
+    state.floats[w.MAX_LEAF] = max(
+        [largest_seen, *(f for f, is_set in leaf_of_slot.values() if is_set)]
+    )
+    changed = {slot: leaf for slot, (leaf, _) in leaf_of_slot.items() if leaf != KEEP}
     if changed:
-        slots, leaves = (
-            torch.tensor(list(changed)),
-            torch.tensor(list(changed.values()), dtype=torch.float32),
-        )
-        # writing back a leaf that was read sets nothing new
-        fresh = leaves[leaves != state.leaves[slots]] if as_leaves else leaves
-        state.floats[w.MAX_LEAF] = max([largest_seen, *fresh.tolist()])
-        tree.assign(state, slots, leaves)
+        leaves = torch.tensor(list(changed.values()), dtype=torch.float32)
+        tree.assign(state, torch.tensor(list(changed)), leaves)
     return w.OK
 
 
