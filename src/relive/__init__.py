@@ -15,6 +15,7 @@ from relive.fields import Field, fields_of
 from relive.sampling import Proportional, Uniform
 from relive.schedules import Linear
 from relive.storage.memory import MemoryPlan, plan
+from relive.warmup import warm_up
 
 __all__ = [
     "Batch",
@@ -33,4 +34,5 @@ __all__ = [
     "UnsupportedError",
     "fields_of",
     "plan",
+    "warm_up",
 ]

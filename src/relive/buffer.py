@@ -309,14 +309,13 @@ class ReplayBuffer:
             batch = self.empty_batch(batch_size)
         else:
             batch = out
-            if (
-                not isinstance(out, Batch)
-                or out._layout is not self._batch_layout
-                or len(out) != batch_size
-            ):
+            if not _is_own(out, self._batch_layout) or len(out) != batch_size:
+                given = type(out).__name__
+                if isinstance(out, Batch):
+                    own = out._layout is self._batch_layout
+                    given = f"one of {len(out)} rows" if own else "one of another buffer"
                 raise InputError(
-                    f"out: given {out!r}, expected a batch of this buffer's "
-                    f"empty_batch({batch_size})"
+                    f"out is a batch made by this buffer's empty_batch({batch_size}); given {given}"
                 )
         with self._lock:
             outcome = self._ops.sample(self._state, batch._arena, batch_size, train=train)
@@ -518,6 +517,13 @@ class ReplayBuffer:
         """How rows are drawn."""
         return self._sampler
 
+    def __reduce__(self) -> Any:
+        """Refuse to be pickled or copied: a copy of half a buffer would be worse."""
+        raise UnsupportedError(
+            "a buffer cannot be pickled or copied yet; rows(live_ids()) reads all its rows, and "
+            "extend(..., discount=...) writes them into another buffer"
+        )
+
     def __repr__(self) -> str:
         return (
             f"ReplayBuffer({len(self)} of {self.capacity} rows, {self._sampler}, "
@@ -555,3 +561,8 @@ class ReplayBuffer:
             if waiting
             else ""
         )
+
+
+def _is_own(batch: Any, layout: BatchLayout) -> bool:
+    """Whether something is a batch of the buffer that has this layout."""
+    return isinstance(batch, Batch) and batch._layout is layout

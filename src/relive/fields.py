@@ -39,6 +39,10 @@ class Field:
     dtype: torch.dtype = torch.float32
 
     def __post_init__(self) -> None:
+        if not isinstance(self.shape, tuple | list | torch.Size):
+            raise ConfigError(
+                f"a field's shape is a tuple, ({self.shape!r},) say; given {self.shape!r}"
+            )
         shape = tuple(self.shape)
         if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in shape):
             raise ConfigError(f"a field's shape is a tuple of sizes >= 1; given {self.shape!r}")

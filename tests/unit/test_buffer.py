@@ -1,5 +1,7 @@
 """The public behaviour of ReplayBuffer that no other file is about."""
 
+import copy
+import pickle
 import threading
 
 import numpy as np
@@ -117,9 +119,19 @@ def test_a_batch_to_reuse_must_be_one_of_this_buffers():
     buffer, other = filled(3), filled(3)
     out = buffer.empty_batch(4)
     assert buffer.sample(4, out=out) is out
-    for wrong in (buffer.empty_batch(5), other.empty_batch(4), torch.empty(4), {}):
-        with pytest.raises(InputError, match="expected a batch of this buffer's empty_batch"):
+    for wrong, given in (
+        (buffer.empty_batch(5), "one of 5 rows"),
+        (other.empty_batch(4), "one of another buffer"),
+        (torch.empty(4), "Tensor"),
+    ):
+        with pytest.raises(InputError, match=rf"this buffer's empty_batch\(4\); given {given}"):
             buffer.sample(4, out=wrong)
+
+
+@pytest.mark.parametrize("duplicate", [pickle.dumps, copy.deepcopy, copy.copy])
+def test_a_buffer_cannot_be_copied_and_says_what_can(duplicate):
+    with pytest.raises(UnsupportedError, match="cannot be pickled or copied yet; rows"):
+        duplicate(filled(3))
 
 
 def test_a_reused_batch_shows_the_new_draw_through_the_same_tensors():

@@ -98,6 +98,11 @@ def test_a_shape_that_is_none_is_refused(shape):
         Field(shape)
 
 
+def test_a_shape_that_is_a_number_is_refused_with_the_tuple_that_is_meant():
+    with pytest.raises(ConfigError, match=r"a tuple, \(3,\) say; given 3"):
+        Field(3)
+
+
 @pytest.mark.parametrize("dtype", [torch.complex64, "float32", None])
 def test_a_dtype_that_is_none_is_refused(dtype):
     with pytest.raises(ConfigError, match=r"real torch\.dtype"):

@@ -75,7 +75,7 @@ class DQNConfig:
 
     def __post_init__(self) -> None:
         for name, valid, expected in (
-            ("hidden", all(width >= 1 for width in self.hidden), "widths >= 1"),
+            ("hidden", self.hidden and min(self.hidden) >= 1, "widths >= 1, at least one"),
             ("lr", self.lr > 0, "> 0"),
             ("lr_end", self.lr_end is None or self.lr_end >= 0, ">= 0 or None"),
             ("tau", 0 < self.tau <= 1, "in (0, 1]"),

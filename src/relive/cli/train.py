@@ -16,6 +16,7 @@ from relive.training.config import Algorithm
 from relive.training.console import Console
 from relive.training.records import RunStarted
 from relive.training.run import with_run_directory
+from relive.warmup import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +46,8 @@ def run(words: Sequence[str]) -> int:
     config = settings(words)
     with closing(make_env(config.env)) as env:
         num_actions(env)  # refuses before a directory is made
+    print("kernels ", end="", flush=True)
+    print(f"ready in {warm_up():.1f} s (compiled once on a machine, then loaded)")
     config = with_run_directory(config)
     assert config.out is not None  # filled in
     try:

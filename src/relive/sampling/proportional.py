@@ -26,8 +26,8 @@ class Proportional:
 
     Attributes:
         alpha: 0 (uniform) ... 1 (proportional to the error) ... 2.
-        beta: 0 (no correction) ... 1 (full correction); a number or a schedule over training
-            samples.
+        beta: 0 (no correction) ... 1 (full correction); a number, or a schedule over the
+            batches drawn for training.
         eps: added to |td error|, so that a solved row is still drawn now and then.
         normalize: what the weights are divided by. "buffer": the largest weight any row could have,
             so that weights mean the same in every batch; one solved row can then shrink all others

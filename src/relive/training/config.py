@@ -47,13 +47,15 @@ class ReplayConfig:
     """Proportional: exponent of the importance weights at first; 1 at the last update."""
     eps: float = 1e-6
     """Proportional: added to |delta|, so that no row dies out."""
-    normalize: Literal["buffer", "batch", "none"] = "buffer"
+    normalize: Literal["buffer", "batch", "none"] = "batch"
     """Proportional: divide weights by the largest of the buffer, of the batch, or by nothing."""
 
     def __post_init__(self) -> None:
+        if self.capacity < 1:
+            raise ConfigError(f"replay.capacity is at least 1; given {self.capacity}")
         if not 1 <= self.batch_size <= self.capacity:
             raise ConfigError(
-                f"replay.batch_size is at least 1 and at most replay.capacity, {self.capacity}; "
+                f"replay.batch_size lies between 1 and replay.capacity, {self.capacity}; "
                 f"given {self.batch_size}"
             )
         if self.sampler == "uniform":

@@ -71,8 +71,8 @@ def with_run_directory(config: TrainConfig) -> TrainConfig:
 def run(config: TrainConfig, sinks: Sequence[Sink] = ()) -> RunResult:
     """Trains, and leaves a run directory.
 
-    The first Ctrl-C ends the run in good order after the step it is in, a second one at once;
-    whatever stops it, the weights and the records so far are kept.
+    The first Ctrl-C (or SIGTERM, which schedulers send) ends the run in good order after the step
+    it is in, a second one at once; whatever stops it, the weights and the records so far are kept.
 
     Args:
         config: Settings; `out` is chosen if it is None.
@@ -111,20 +111,25 @@ def run(config: TrainConfig, sinks: Sequence[Sink] = ()) -> RunResult:
 
 @contextmanager
 def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
-    """Turns the first Ctrl-C into an answer to the question it yields; the next one interrupts."""
+    """Turns the first Ctrl-C or SIGTERM into an answer to a question; the next one is obeyed."""
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False  # signals reach the main thread only
         return
     stopped = False
-    before = signal.getsignal(signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def on_interrupt(_signal: int, _frame: FrameType | None) -> None:
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def on_signal(_signal: int, _frame: FrameType | None) -> None:
         nonlocal stopped
         stopped = True
-        signal.signal(signal.SIGINT, before)
+        restore()
 
-    signal.signal(signal.SIGINT, on_interrupt)
+    for number in before:
+        signal.signal(number, on_signal)
     try:
         yield lambda: stopped
     finally:
-        signal.signal(signal.SIGINT, before)
+        restore()

@@ -34,7 +34,7 @@ def test_a_count_below_its_least_value_is_refused_by_name(bad):
 
 
 @pytest.mark.parametrize(
-    "setting", [{"alpha": 0.7}, {"beta": 0.5}, {"eps": 1e-3}, {"normalize": "batch"}], ids=str
+    "setting", [{"alpha": 0.7}, {"beta": 0.5}, {"eps": 1e-3}, {"normalize": "buffer"}], ids=str
 )
 def test_settings_of_priorities_are_refused_where_there_are_none(setting):
     ReplayConfig(sampler="proportional", **setting)
@@ -44,7 +44,7 @@ def test_settings_of_priorities_are_refused_where_there_are_none(setting):
 
 @pytest.mark.parametrize("batch_size", [0, 101])
 def test_a_batch_that_the_buffer_can_never_fill_is_refused(batch_size):
-    with pytest.raises(ConfigError, match=f"at most replay.capacity, 100; given {batch_size}"):
+    with pytest.raises(ConfigError, match=f"between 1 and replay.capacity, 100; given {batch_size}"):
         ReplayConfig(capacity=100, batch_size=batch_size)
 
 
@@ -79,7 +79,9 @@ def test_the_plan_is_what_falls_due_in_the_whole_run():
 
 
 def test_beta_reaches_1_with_the_last_planned_update():
-    assert ReplayConfig(beta=0.5).build_sampler(80) == Proportional(beta=Linear(0.5, 1.0, 80))
+    assert ReplayConfig(beta=0.5).build_sampler(80) == Proportional(
+        beta=Linear(0.5, 1.0, 80), normalize="batch"
+    )
     assert ReplayConfig(normalize="none").build_sampler(80).normalize is None
     assert ReplayConfig(sampler="uniform").build_sampler(80) == Uniform()
 
