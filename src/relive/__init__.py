@@ -1,21 +1,29 @@
-"""Experience replay that lives on your device, for PyTorch off-policy reinforcement learning."""
+"""Experience replay for PyTorch off-policy reinforcement learning.
 
-from relive.batch import Batch
-from relive.buffer import ReplayBuffer
-from relive.errors import (
-    ConfigError,
-    CorruptError,
-    InputError,
-    MissingExtraError,
-    NotReadyError,
-    ReliveError,
-    UnsupportedError,
-)
-from relive.fields import Field, fields_of
-from relive.sampling import Proportional, Uniform
-from relive.schedules import Linear
-from relive.storage.memory import MemoryPlan, plan
-from relive.warmup import warm_up
+The public names are imported when they are first asked for, so that `relive --help` does not wait
+for PyTorch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relive.batch import Batch
+    from relive.buffer import ReplayBuffer
+    from relive.errors import (
+        ConfigError,
+        CorruptError,
+        InputError,
+        MissingExtraError,
+        NotReadyError,
+        ReliveError,
+        UnsupportedError,
+    )
+    from relive.fields import Field, fields_of
+    from relive.sampling import Proportional, Uniform
+    from relive.schedules import Linear
+    from relive.storage.memory import MemoryPlan, plan
+    from relive.warmup import warm_up
 
 __all__ = [
     "Batch",
@@ -36,3 +44,26 @@ __all__ = [
     "plan",
     "warm_up",
 ]
+
+HOMES = {
+    "relive.batch": ["Batch"],
+    "relive.buffer": ["ReplayBuffer"],
+    "relive.errors": [name for name in __all__ if name.endswith("Error")],
+    "relive.fields": ["Field", "fields_of"],
+    "relive.sampling": ["Proportional", "Uniform"],
+    "relive.schedules": ["Linear"],
+    "relive.storage.memory": ["MemoryPlan", "plan"],
+    "relive.warmup": ["warm_up"],
+}
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in HOMES.items():
+        if name in names:
+            found = globals()[name] = getattr(import_module(home), name)
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

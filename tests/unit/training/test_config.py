@@ -44,7 +44,9 @@ def test_settings_of_priorities_are_refused_where_there_are_none(setting):
 
 @pytest.mark.parametrize("batch_size", [0, 101])
 def test_a_batch_that_the_buffer_can_never_fill_is_refused(batch_size):
-    with pytest.raises(ConfigError, match=f"between 1 and replay.capacity, 100; given {batch_size}"):
+    with pytest.raises(
+        ConfigError, match=f"between 1 and replay.capacity, 100; given {batch_size}"
+    ):
         ReplayConfig(capacity=100, batch_size=batch_size)
 
 
