@@ -4,7 +4,7 @@
 it is measured.
 """
 
-from relive.bench.compare import Plan, compare
+from relive.bench.comparison import Plan, compare
 from relive.bench.environments import PEERS, find_peers
 from relive.bench.targets import judge
 from relive.bench.workloads import WORKLOADS

@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from relive.bench.environments import PEERS
-from relive.errors import MissingExtraError
+from relive.errors import ConfigError, MissingExtraError
 
 try:
     import matplotlib as mpl
@@ -52,20 +52,22 @@ def chart(result: dict[str, Any]) -> str:
         result: what `compare` returned, with "machine" if it is to be named.
 
     Raises:
-        ValueError: none of the operations of the chart was measured.
+        ConfigError: none of the operations of the chart was measured.
     """
-    name, workload = next(iter(result["workloads"].items()))
+    name = next(iter(result["workloads"]), "")
+    workload = result["workloads"].get(name, {"cases": {}})
     panels = [case for case in PANELS if workload["cases"].get(case)]
     if not panels:
-        raise ValueError("nothing to draw: none of " + ", ".join(PANELS))
+        raise ConfigError(f"nothing to draw: none of {', '.join(PANELS)} was measured")
     bars = [bars_of(workload["cases"][case]) for case in panels]
-    rows, most = -(-len(panels) // 2), max(map(len, bars))
-    height = rows * (most * BAR_HEIGHT + MARGIN) + MARGIN
+    most = [max(map(len, bars[first : first + 2])) for first in range(0, len(bars), 2)]
+    height = sum(most) * BAR_HEIGHT + (len(most) + 1) * MARGIN
     with mpl.rc_context(RC):
         figure = Figure(figsize=(2 * PANEL_WIDTH, height), layout="constrained")
-        for place, (case, lengths) in enumerate(zip(panels, bars, strict=True), start=1):
-            axes = figure.add_subplot(rows, 2, place)
-            axes.set_ylim(-most + 0.5, 0.5)
+        grid = figure.add_gridspec(len(most), 2, height_ratios=most)
+        for place, (case, lengths) in enumerate(zip(panels, bars, strict=True)):
+            axes = figure.add_subplot(grid[place // 2, place % 2])
+            axes.set_ylim(0.5 - most[place // 2], 0.5)
             _draw(axes, case, lengths)
         processor = result.get("machine", {}).get("processor", "")
         figure.suptitle(

@@ -66,7 +66,7 @@ class Task:
         """Consecutive rows."""
         return self.of_tags(np.arange(first, first + count))
 
-    def chunks(self, largest: int = 4096) -> Iterator[Rows]:
+    def chunks(self, largest: int = 2**14) -> Iterator[Rows]:
         """The rows that fill the ring, in order."""
         size = self._obs.shape[1] * self.obs_dtype.itemsize
         count = max(1, min(largest, BYTES_IN_CHUNK // size))
@@ -104,14 +104,15 @@ class Task:
         expected = self.of_tags(batch["reward"].reshape(-1))
         for name, values in batch.items():
             if name == "weights":
-                ok = values.size == count and bool(np.all((values > 0) & (values < 1 + 1e-4)))
-            else:
-                ok = (
-                    len(values) == count
-                    and values.size == expected[name].size
-                    and np.array_equal(values.reshape(expected[name].shape), expected[name])
-                )
-            if not ok:
+                if values.size != count or not np.all((values > 0) & (values < 1 + 1e-4)):
+                    raise ValueError(
+                        f"weights lie in (0, 1]; found {values.min()}...{values.max()}"
+                    )
+                continue
+            wanted = expected[name]
+            if len(values) != count or values.size != wanted.size:
+                raise ValueError(f"{name} has shape {values.shape} for {count} rows")
+            if not np.array_equal(values.reshape(wanted.shape), wanted):
                 raise ValueError(f"{name} of the batch is not what was written")
 
 

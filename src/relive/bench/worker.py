@@ -65,7 +65,9 @@ class Worker:
         """Fill the side's ring; what there was before is dropped first."""
         self.calls.clear()
         self.side.close()
+        gc.unfreeze()
         gc.collect()
+        gc.freeze()  # so that libraries and what they hold are not looked through again
         if sampler not in getattr(self.side, "SAMPLERS", (sampler,)):
             raise Skip(f"draws {', '.join(self.side.SAMPLERS)} only")
         self.task = module("rows").Task(**task)
@@ -96,7 +98,6 @@ class Worker:
         if count == 0:
             count = calls_in(call, seconds)
             self.calls[what] = call, count
-        gc.collect()
         gc.disable()
         run(call, max(1, round(count * WARM_UP)))
         cpu, wall = run(call, count)
@@ -114,9 +115,9 @@ def run(call: Callable[[], Any], count: int) -> tuple[float, float]:
 
 
 def calls_in(call: Callable[[], Any], seconds: float) -> int:
-    """How many calls take about `seconds`."""
+    """How many calls take about `seconds` of CPU time."""
     count = 1
-    while (taken := run(call, count)[1]) < seconds / 4:
+    while (taken := run(call, count)[0]) < seconds / 4:
         count *= 2
     return max(1, round(count * seconds / taken))
 

@@ -114,8 +114,10 @@ def command(options: BenchOptions) -> str:
     words = ["relive bench --workload", *options.workload]
     if options.peers != PEERS:
         words += ["--peers", *options.peers]
-    words += ["--quick"] if options.quick else [f"--rounds {options.rounds}"]
-    return " ".join([*words, f"--seconds {options.seconds:g}"])
+    words.append(
+        "--quick" if options.quick else f"--rounds {options.rounds} --seconds {options.seconds:g}"
+    )
+    return " ".join(words)
 
 
 def show(result: dict[str, Any], *, quick: bool) -> None:

@@ -35,7 +35,7 @@ class Side:
         add, start = jax.jit(buffer.add, donate_argnums=0), 0
         setter = getattr(buffer, "set_priorities", None)
         update = jax.jit(setter, donate_argnums=0) if setter is not None else None
-        for rows in task.chunks(2**14):
+        for rows in task.chunks():
             count = len(rows["reward"])
             self.state = add(self.state, named(rows))
             if update is not None:

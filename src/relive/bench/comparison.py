@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import sys
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -46,70 +46,65 @@ def compare(
         "versions" of each side; "workloads" by name: "title", "capacity", "skipped" (why a side has
         no figure) and "cases": microseconds of one call by case and column.
     """
-    versions: dict[str, dict[str, str]] = {}
-    measured = {}
-    for workload in workloads:
-        with ExitStack() as stack:
-            sides = _Sides(workload, plan, tell)
-            stack.callback(sides.close)
-            sides.open()
-            measured[workload.name] = {
-                "title": workload.title,
-                "capacity": workload.capacity,
-                "cases": {
-                    case.name: sides.measure(case)
-                    for sampler in workload.samplers
-                    if sides.setup(sampler)
-                    for case in workload.cases(sampler)
-                },
-                "skipped": sides.skipped,
-            }
-            versions |= sides.versions
-    return {"versions": versions, "workloads": measured}
+    sides = _Sides(plan, tell)
+    with closing(sides):
+        measured = {workload.name: sides.compare(workload) for workload in workloads}
+    return {"versions": sides.versions, "workloads": measured}
 
 
 class _Sides:
-    """The workers of one workload, and why some of them have no figure."""
+    """The workers, and why some of them have no figure."""
 
-    def __init__(self, workload: Workload, plan: Plan, tell: Callable[[str], None]) -> None:
-        self.workload, self.plan, self.tell = workload, plan, tell
+    def __init__(self, plan: Plan, tell: Callable[[str], None]) -> None:
+        self.plan, self.tell = plan, tell
+        self.pythons = {OURS: sys.executable, FLOORS: sys.executable, **plan.pythons}
         self.running: dict[str, SideProcess] = {}
-        self.ready: set[str] = set()
+        self.ready: list[str] = []
         self.versions: dict[str, dict[str, str]] = {}
         self.skipped: dict[str, str] = {}
-
-    def open(self) -> None:
-        """Start every side."""
-        for side, python in {
-            OURS: sys.executable,
-            FLOORS: sys.executable,
-            **self.plan.pythons,
-        }.items():
-            self.running[side] = SideProcess(side, python)
-            answer = self._ask(side, "", "open")
-            if "versions" in answer:
-                self.versions[side] = answer["versions"]
+        self.workload = ""
 
     def close(self) -> None:
         """End every side."""
         for process in self.running.values():
             process.close()
 
-    def setup(self, sampler: str) -> bool:
-        """Fill the rings; a side that cannot is not asked further."""
-        self.tell(f"{self.workload.name}: filling the rings, {sampler}")
-        task = self.workload.task()
-        self.ready = {
-            side
-            for side in list(self.versions)
-            if side in self.running
-            and not self._ask(side, sampler, "setup", task=task, sampler=sampler)
+    def compare(self, workload: Workload) -> dict[str, Any]:
+        """All cases of a workload."""
+        self.workload, self.skipped = workload.name, {}
+        self._open()
+        cases: dict[str, Any] = {}
+        for sampler in workload.samplers:
+            self._setup(workload, sampler)
+            cases |= {case.name: self.measure(case) for case in workload.cases(sampler)}
+        return {
+            "title": workload.title,
+            "capacity": workload.capacity,
+            "cases": cases,
+            "skipped": self.skipped,
         }
-        return bool(self.ready)
+
+    def _open(self) -> None:
+        """Start every side that does not run, or not any more."""
+        for side in self.pythons.keys() - self.running.keys():
+            self.running[side] = SideProcess(side, self.pythons[side])
+        for side in self.pythons:
+            answer = self._ask(side, "", "open")
+            if "versions" in answer:
+                self.versions[side] = answer["versions"]
+
+    def _setup(self, workload: Workload, sampler: str) -> None:
+        """Fill the rings; a side that cannot is not asked further."""
+        self.tell(f"{workload.name}: filling the rings, {sampler}")
+        self.ready = []
+        for side in self.versions:
+            request = {"task": workload.task(), "sampler": sampler}
+            if side in self.running and not self._ask(side, sampler, "setup", **request):
+                self.ready.append(side)
 
     def measure(self, case: Case) -> dict[str, Any]:
         """Check every column of a case, then time those that are right, in turns."""
-        self.tell(f"{self.workload.name}: {case.name}")
+        self.tell(f"{self.workload}: {case.name}")
         columns = dict(case.columns)
         columns |= {peer: (peer, case.of_peer()) for peer in self.plan.pythons}
         right = {
