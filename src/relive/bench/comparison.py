@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from relive.bench.processes import SideLostError, SideProcess
 from relive.bench.workloads import FLOORS, OURS, Case, Workload
+from relive.storage.memory import free_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -72,17 +73,29 @@ class _Sides:
     def compare(self, workload: Workload) -> dict[str, Any]:
         """All cases of a workload."""
         self.workload, self.skipped = workload.name, {}
-        self._open()
         cases: dict[str, Any] = {}
-        for sampler in workload.samplers:
-            self._setup(workload, sampler)
-            cases |= {case.name: self.measure(case) for case in workload.cases(sampler)}
+        if self._has_room(workload):
+            self._open()
+            for sampler in workload.samplers:
+                self._setup(workload, sampler)
+                cases |= {case.name: self.measure(case) for case in workload.cases(sampler)}
         return {
             "title": workload.title,
             "capacity": workload.capacity,
             "cases": cases,
             "skipped": self.skipped,
         }
+
+    def _has_room(self, workload: Workload) -> bool:
+        """Whether the rings of all sides, two of ours and one that is being filled fit."""
+        needed, free = workload.bytes * (len(self.pythons) + 2), free_memory()
+        if free is None or needed < free:
+            return True
+        self.skipped["relive and all others"] = (
+            f"their rings need {needed / 1e9:.1f} GB together, {free / 1e9:.1f} GB are free; "
+            "fewer --peers need less"
+        )
+        return False
 
     def _open(self) -> None:
         """Start every side that does not run, or not any more."""
@@ -123,6 +136,8 @@ class _Sides:
                 )
                 if "calls" in answer:
                     rounds[name].append(answer)
+        for side in self.ready:
+            self._ask(side, "", "forget")
         return {name: figure(taken) for name, taken in rounds.items() if taken}
 
     def _is_right(self, name: str, case: Case, side: str, operation: Operation) -> bool:

@@ -24,7 +24,7 @@ EPISODE = 1000
 LARGEST_TAG = 2**23  # the reward is the tag, and float32 holds it
 DRAWS_IN_POOL = 2**18  # rows that prepared updates touch: more than a core's caches hold
 CALLS_IN_POOL = 2**12
-ROWS_IN_POOL, BYTES_IN_POOL = 2**11, 2**27
+ROWS_IN_POOL, BYTES_IN_POOL = 2**11, 2**24
 BYTES_IN_CHUNK = 2**26
 
 
@@ -96,7 +96,7 @@ class Task:
 
     def updates(self, count: int, form: Callable[[Any, Any], Any], draw: Any) -> Iterator[Any]:
         """Endless updates of drawn rows: `form(drawn, errors)` of `draw()`, each drawn once."""
-        calls = min(CALLS_IN_POOL, max(2, min(DRAWS_IN_POOL, 8 * self.capacity) // count))
+        calls = min(CALLS_IN_POOL, max(2, min(DRAWS_IN_POOL, 2 * self.capacity) // count))
         return cycle([form(draw(), self.errors(count)) for _ in range(calls)])
 
     def check(self, batch: Rows, count: int) -> None:

@@ -9,6 +9,7 @@ and answers are JSON, one a line:
     {"do": "setup", "task": {...}, "sampler": ...}   -> {}           the ring is full, if it was {}
     {"do": "check", "operation": {...}}              -> {}           what it does was right
     {"do": "time", "operation": {...}, "seconds": s} -> {"calls": n, "cpu": s, "wall": s}
+    {"do": "forget"}                                 -> {}           what was prepared is dropped
 
 An answer with "skip" says why a side has no such operation, one with "error" what was wrong.
 """
@@ -72,6 +73,11 @@ class Worker:
             raise Skip(f"draws {', '.join(self.side.SAMPLERS)} only")
         self.task = module("rows").Task(**task)
         self.side.setup(self.task, sampler)
+        return {}
+
+    def forget(self) -> dict[str, Any]:
+        """Drop what was prepared for the operations so far."""
+        self.calls.clear()
         return {}
 
     def check(self, operation: dict[str, Any]) -> dict[str, Any]:

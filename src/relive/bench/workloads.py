@@ -34,6 +34,13 @@ class Workload:
     writes: tuple[int, ...] = (1, 64, 1024)
     draws: tuple[int, ...] = (32, 256, 4096)
 
+    @property
+    def bytes(self) -> int:
+        """About what a ring of one side takes."""
+        element = 1 if self.obs_dtype == "uint8" else 4
+        row = 2 * element * math.prod(self.obs_shape) + 4 * math.prod(self.action_shape)
+        return self.capacity * (row + 32)
+
     def task(self) -> dict[str, Any]:
         """What a worker is told."""
         return {
@@ -47,7 +54,8 @@ class Workload:
         """The same on a small ring, with few rows."""
         size = max(1, math.prod(self.obs_shape) // 64)
         capacity = min(self.capacity, max(128, QUICK_CAPACITY // size))
-        return replace(self, capacity=capacity, writes=(1, 64), draws=(32,))
+        writes = tuple(rows for rows in self.writes if rows <= 64)
+        return replace(self, capacity=capacity, writes=writes, draws=(32,))
 
     def cases(self, sampler: str) -> Iterator[Case]:
         """The operations on a ring with this sampler."""

@@ -32,7 +32,7 @@ class BenchOptions:
     Every operation is checked before it is timed. Other libraries run in environments of their own;
     those that are not there are left out.
 
-    Exit status 1 means that an operation of ours did not do what it should.
+    Exit status 1 means that an operation of ours was not right, or could not be measured.
     """
 
     workload: tuple[Literal["W1", "W2", "W3", "W4", "start"], ...] = ("W1", "W2", "W3", "W4")
@@ -132,7 +132,8 @@ def show(result: dict[str, Any], *, quick: bool) -> None:
     if "start" in result:
         for what, taken in result["start"].items():
             out.print(f"{what}: {taken['median']:.3f} s")
-    out.print(targets(result["targets"]))
+    if not quick:
+        out.print(targets(result["targets"]))
     for what, why in result["skipped"].items():
         out.print(f"skipped {what}: {why}", markup=False)
     if quick:

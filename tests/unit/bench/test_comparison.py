@@ -146,6 +146,16 @@ def test_a_library_that_cannot_be_imported_is_skipped(monkeypatch: pytest.Monkey
     assert [action for side, action, _ in asked if side == "cpprb"] == ["open", "close"]
 
 
+def test_without_room_for_all_rings_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = pretend(monkeypatch, well)
+    monkeypatch.setattr(comparison, "free_memory", lambda: 10**9)
+    measured = one(WORKLOADS["W3"], QUICK)
+    assert measured["cases"] == {}
+    (why,) = measured["skipped"].values()
+    assert why.startswith("their rings need 4.5 GB together, 1.0 GB are free")
+    assert asked == []
+
+
 def test_a_figure_is_microseconds_of_one_call() -> None:
     rounds = [{"calls": 2, "cpu": second, "wall": 1.0} for second in (1e-6, 3e-6, 8e-6)]
     found = figure(rounds)

@@ -75,7 +75,7 @@ class Side:
     def update(self, operation: Operation) -> Callable[[], Any]:
         """Set priorities."""
         buffer, count = self.buffers[operation.variant], operation.rows
-        updates = self.task.updates(count, pair, lambda: buffer.sample(count).ids)
+        updates = self.task.updates(count, pair, lambda: buffer.sample(count).ids.clone())
         update = buffer.update_priorities
         return lambda: update(*next(updates))
 
