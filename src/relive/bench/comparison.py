@@ -141,8 +141,8 @@ class _Sides:
         return {name: figure(taken) for name, taken in rounds.items() if taken}
 
     def _is_right(self, name: str, case: Case, side: str, operation: Operation) -> bool:
-        label = name if side == OURS else case.name
-        return not self._ask(side, f"{case.name} {label}", "check", operation=asdict(operation))
+        what = f"{case.name} ({name})" if side == OURS else case.name
+        return not self._ask(side, what, "check", operation=asdict(operation))
 
     def _ask(self, side: str, what: str, action: str, **request: Any) -> dict[str, Any]:
         """An answer; one without a figure is noted, once for each side and reason."""

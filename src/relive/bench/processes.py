@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import selectors
 import subprocess
 import sys
@@ -18,6 +19,7 @@ ONE_THREAD = dict.fromkeys(THREADS, "1") | {
     "CUDA_VISIBLE_DEVICES": "",
     "PYTHONWARNINGS": "ignore",
 }
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 PATIENCE = 900.0  # seconds for one answer; the longest is to fill a ring
 
 
@@ -92,5 +94,6 @@ class SideProcess:
     def _last_words(self) -> str:
         status = self._process.wait()
         self._complaints.seek(0)
-        lines = self._complaints.read().split("\n")
-        return next((line for line in reversed(lines) if line.strip()), f"exit status {status}")
+        lines = COLOUR.sub("", self._complaints.read()).split("\n")
+        last = next((line for line in reversed(lines) if line.strip()), "it said nothing")
+        return f"exit status {status}: {last.strip()}"

@@ -1,4 +1,4 @@
-"""How long the library takes to be there: its import, and the first batch of a process."""
+"""How long the library takes to be there: its import, then a buffer with its first batch."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ FIRST_SAMPLE = """
 import torch
 from time import perf_counter as t
 from relive import Field, Proportional, ReplayBuffer
+a = t()
 fields = {"obs": Field((17,)), "action": Field((6,))}
 buffer = ReplayBuffer(1000, fields, sampler=Proportional())
 step = dict(obs=[0.0] * 17, action=[0.0] * 6, next_obs=[0.0] * 17)
 buffer.add(**step, reward=0.0, terminated=False, truncated=False)
-a = t()
 buffer.sample(256).obs
 print(t() - a)
 """

@@ -101,7 +101,7 @@ def test_a_wrong_operation_is_not_timed_and_says_why(monkeypatch: pytest.MonkeyP
     measured = one(SMALL, QUICK)
     assert "relive" in measured["cases"]["uniform sample 32"]
     assert "relive out" not in measured["cases"]["uniform sample 32"]
-    assert measured["skipped"]["relive uniform sample 32 relive out"] == "weights differ"
+    assert measured["skipped"]["relive uniform sample 32 (relive out)"] == "weights differ"
 
 
 def test_a_side_that_is_lost_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,10 @@ def test_a_side_that_dies_in_silence_gives_its_status(
 ) -> None:
     (tmp_path / "worker.py").write_text("import os; input(); os._exit(3)")
     monkeypatch.setattr(processes, "WORKER", tmp_path / "worker.py")
-    with SideProcess("any") as process, pytest.raises(SideLostError, match="exit status 3"):
+    with (
+        SideProcess("any") as process,
+        pytest.raises(SideLostError, match="exit status 3: it said nothing"),
+    ):
         process.ask("open")
 
 
