@@ -29,7 +29,7 @@ def today() -> str:
 
 def commit() -> str | None:
     """The commit of the sources, "+" if they were changed since; None outside a repository."""
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     try:
         name = _git(here, "rev-parse", "--short=12", "HEAD")
         return name + ("+" if _git(here, "status", "--porcelain", "--", ".") else "")
