@@ -11,18 +11,23 @@ ARGS ?=
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test lint types docs format check clean
+.PHONY: help setup train test bench lint types docs format check clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
 setup: $(STAMP) ## create .venv and install everything into it
 
-# Runs again only if a dependency changed. A python3 without ensurepip (Debian) still has its pip.
+# A python3 without ensurepip (Debian) still has its pip.
+define make_venv
+test -x $(1)/bin/python || $(PYTHON) -m venv $(1) >/dev/null 2>&1 || \
+	  { $(PYTHON) -m venv --clear --without-pip $(1) && $(PYTHON) -m pip -q --python $(1)/bin/python install pip; }
+endef
+
+# Runs again only if a dependency changed.
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v < (3, 14) or sys.exit("relive needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is %d.%d: try make PYTHON=python3.12" % v)'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || \
-	  { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip -q --python $(BIN)/python install pip; }
+	@$(call make_venv,$(VENV))
 	@echo "installing relive and its tools into $(VENV) (once; a few minutes)"
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[dev]" -c constraints.txt
 	@touch $@
@@ -32,6 +37,19 @@ train: $(STAMP) ## train DQN with prioritized replay on CartPole-v1
 
 test: $(STAMP) ## run all tests, and the code in README and docs
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(ARGS)
+
+PEERS := $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt))
+
+bench: $(STAMP) $(PEERS) ## measure the buffer beside other libraries, each in its environment
+	$(BIN)/relive bench --save benchmarks/results/replay.json --chart benchmarks/results/replay.svg $(ARGS)
+
+# One that cannot be installed is left out of the table, with a word.
+build/peers/%/.installed: benchmarks/peers/%.txt
+	@echo "installing $* into build/peers/$* (once)"
+	@mkdir -p build/peers
+	@{ $(call make_venv,build/peers/$*); } && \
+	  build/peers/$*/bin/python -m pip install -q --disable-pip-version-check -r $< && touch $@ || \
+	  { rm -rf build/peers/$*; echo "$* could not be installed and is left out"; }
 
 lint: $(STAMP) ## ruff (rules and format), import rules, spelling
 	$(BIN)/ruff check .

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from relive.cli.bench import BenchOptions
 from relive.cli.eval import EvalOptions
 from relive.cli.main import COMMANDS
 from relive.cli.options import option_names
@@ -18,7 +19,13 @@ PAGES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 )
-SETTINGS = {"train": TrainConfig, "eval": EvalOptions, "report": ReportOptions, "plan": PlanOptions}
+SETTINGS = {
+    "train": TrainConfig,
+    "eval": EvalOptions,
+    "report": ReportOptions,
+    "bench": BenchOptions,
+    "plan": PlanOptions,
+}
 FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`\n]+)`")
 TARGETS = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)

@@ -15,12 +15,16 @@ DOORS = {
     "triton": ["ops/*/cuda.py"],
     "numba": ["ops/*.py"],
     "llvmlite": ["ops/*.py"],
-    "gymnasium": ["envs/*.py", "fields.py late"],
+    "gymnasium": ["envs/*.py", "fields.py late", "bench/sides/stable_baselines3.py"],
     "tyro": ["cli/*.py"],
     "rich": ["cli/*.py", "training/sinks*.py", "training/console.py"],
     "tensorboard": ["training/sinks*.py"],
     "safetensors": ["training/checkpoint.py"],
-    "matplotlib": ["report/plots.py"],
+    "matplotlib": ["report/plots.py", "bench/chart.py"],
+    **{peer: [f"bench/sides/{peer}.py"] for peer in ("cpprb", "flashbax", "tianshou", "torchrl")},
+    "stable_baselines3": ["bench/sides/stable_baselines3.py"],
+    "jax": ["bench/sides/flashbax.py"],
+    "tensordict": ["bench/sides/torchrl.py"],
 }
 OURS = {"relive", "torch", "numpy", *sys.stdlib_module_names}  # any file may import these
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "train": "train an agent, evaluate it, write a run directory with a report",
     "eval": "play greedy episodes with the agent of a run",
     "report": "write the report of a run again",
+    "bench": "measure the buffer beside other libraries",
     "plan": "tell how much memory a buffer will need, without allocating it",
 }
 HELP = f"""usage: relive COMMAND [options]
