@@ -22,7 +22,7 @@ from relive.ops.dispatch import known_device, operations
 from relive.sampling import Sampler, Uniform
 from relive.storage import memory, ring
 from relive.writing import autoreset as resets
-from relive.writing.packer import Packer, ndim, vector
+from relive.writing.packer import Packer, ndim, vector, whole_batch
 from relive.writing.stream import Stream
 
 if TYPE_CHECKING:
@@ -77,11 +77,7 @@ class ReplayBuffer:
     ) -> None:
         for name, count in (("capacity", capacity), ("num_envs", num_envs), ("n_step", n_step)):
             memory.check_count(name, count)
-        if capacity < num_envs:
-            raise ConfigError(
-                f"capacity counts rows of all environments, so at least num_envs={num_envs}; "
-                f"given {capacity}"
-            )
+        memory.check_capacity(capacity, num_envs)
         if isinstance(gamma, bool) or not isinstance(gamma, int | float) or not 0 <= gamma <= 1:
             raise ConfigError(f"gamma lies in [0, 1]; given {gamma!r}")
         if autoreset is None and num_envs > 1:
@@ -277,7 +273,8 @@ class ReplayBuffer:
     # Sampling
 
     def ready(self, batch_size: int = 1) -> bool:
-        """Whether at least `batch_size` rows are held and something can be drawn."""
+        """Whether at least `batch_size` >= 1 rows are held and something can be drawn."""
+        batch_size = whole_batch(batch_size)
         with self._lock:
             drawable = not self.prioritized or self._state.word(w.TOTAL) > 0
             return drawable and len(self) >= batch_size
@@ -294,7 +291,8 @@ class ReplayBuffer:
 
         Args:
             batch_size: B >= 1; may exceed the number of rows.
-            out: a batch of `empty_batch(batch_size)` to write into.
+            out: a batch of `empty_batch(batch_size)` to write into. What was computed from it must
+                have been differentiated before; autograd does not see it change.
             train: False draws from a stream of its own and leaves progress, age and reuse alone.
             device: move the batch there, in one copy.
 
@@ -305,18 +303,18 @@ class ReplayBuffer:
             NotReadyError: nothing can be drawn yet.
             InputError: a bad batch size, or a batch of another size.
         """
-        if out is None:
-            batch = self.empty_batch(batch_size)
-        else:
-            batch = out
-            if not _is_own(out, self._batch_layout) or len(out) != batch_size:
-                given = type(out).__name__
-                if isinstance(out, Batch):
-                    own = out._layout is self._batch_layout
-                    given = f"one of {len(out)} rows" if own else "one of another buffer"
-                raise InputError(
-                    f"out is a batch made by this buffer's empty_batch({batch_size}); given {given}"
-                )
+        target = None if device is None else known_device(device)
+        batch_size = whole_batch(batch_size)
+        batch = self.empty_batch(batch_size) if out is None else out
+        if out is not None and not self._can_fill(out, batch_size):
+            given = type(out).__name__
+            if isinstance(out, Batch):
+                own = out._layout is self._batch_layout
+                given = f"one of {len(out)} rows" if own else "one of another buffer"
+                given += f" on {out.device}"
+            raise InputError(
+                f"out is a batch made by this buffer's empty_batch({batch_size}); given {given}"
+            )
         with self._lock:
             outcome = self._ops.sample(self._state, batch._arena, batch_size, train=train)
             if outcome == w.NOTHING_TO_DRAW:
@@ -326,14 +324,13 @@ class ReplayBuffer:
                     + self._waiting()
                     + "; ask ready(batch_size) first"
                 )
-        return batch if device is None else batch.to(device, non_blocking=True)
+        return batch if target is None else batch.to(target, non_blocking=True)
 
     def empty_batch(self, batch_size: int) -> Batch:
         """A batch to be filled by `sample(batch_size, out=...)`; its values mean nothing yet."""
+        batch_size = whole_batch(batch_size)
         layout = self._offsets.get(batch_size)
         if layout is None:
-            if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-                raise InputError(f"batch_size is a whole number >= 1; given {batch_size!r}")
             layout = (
                 self._batch_layout.offsets(batch_size),
                 self._batch_layout.arena_bytes(batch_size),
@@ -447,8 +444,8 @@ class ReplayBuffer:
 
     def set_progress(self, t: int) -> None:
         """Say that `t` training samples have been drawn, for schedules."""
-        if isinstance(t, bool) or not isinstance(t, int) or not 0 <= t < 2**63:
-            raise InputError(f"progress is a whole number in [0, 2^63); given {t!r}")
+        if isinstance(t, bool) or not isinstance(t, int) or not 0 <= t < 2**62:
+            raise InputError(f"progress is a whole number in [0, 2^62); given {t!r}")
         with self._lock:
             self._state.words[w.PROGRESS] = t
 
@@ -530,6 +527,14 @@ class ReplayBuffer:
             f"num_envs={self._num_envs}, n_step={self._n_step}, {self._device})"
         )
 
+    def _can_fill(self, batch: Any, batch_size: int) -> bool:
+        return (
+            isinstance(batch, Batch)
+            and batch._layout is self._batch_layout
+            and len(batch) == batch_size
+            and batch._arena.device == self._device
+        )
+
     def _lanes(self, env: int | None) -> range:
         if env is None:
             return range(self._num_envs)
@@ -561,8 +566,3 @@ class ReplayBuffer:
             if waiting
             else ""
         )
-
-
-def _is_own(batch: Any, layout: BatchLayout) -> bool:
-    """Whether something is a batch of the buffer that has this layout."""
-    return isinstance(batch, Batch) and batch._layout is layout

@@ -25,7 +25,7 @@ from relive.errors import ConfigError
 # Stored with every row, arguments of `add`, or what a batch has besides its fields.
 RESERVED = {
     *("next_obs", "reward", "terminated", "truncated", "discount", "weights", "ids"),
-    *("lane", "prev", "next", "final_obs", "env", "to", "keys", "device"),
+    *("lane", "prev", "next", "final_obs", "env", "self", "to", "keys", "device"),
 }
 LAST_LINK = 2**31 - 1  # largest distance that a link holds
 SEPARATOR = "."  # of the names in a dict observation: obs.position
@@ -87,7 +87,7 @@ class RowLayout:
                 f"the names {taken} are relive's own and are always stored; rename them"
             )
         for name in fields:
-            if name.startswith("_") or not name.isidentifier():
+            if not isinstance(name, str) or name.startswith("_") or not name.isidentifier():
                 raise ConfigError(f"a field's name is a public Python identifier; given {name!r}")
         self.fields: dict[str, Any] = dict(fields)
         self.columns: dict[str, Column] = {}
@@ -126,8 +126,8 @@ class RowLayout:
             return self._place(name, field)
         if not isinstance(field, Mapping) or not field:
             raise ConfigError(f"field {name!r} is a Field or a mapping of fields; given {field!r}")
-        if dotted := [key for key in field if SEPARATOR in str(key)]:
-            raise ConfigError(f"the keys of field {name!r} have no dots; given {dotted}")
+        if wrong := [key for key in field if not isinstance(key, str) or SEPARATOR in key]:
+            raise ConfigError(f"the keys of field {name!r} are strings with no dots; given {wrong}")
         return {key: self._place_all(f"{name}{SEPARATOR}{key}", field[key]) for key in field}
 
     def names_of(self, name: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ import torch
 
 from relive import InputError, NotReadyError
 from relive.ops import words as w
-from tests.properties.twin import Row, Step, Twin, float32
+from tests.properties.twin import Row, Step, Twin, count, float32
 
 if TYPE_CHECKING:
     from relive import ReplayBuffer
@@ -136,7 +136,10 @@ class Pair:
             assert stats["beta"] == pytest.approx(twin.beta, rel=1e-12)
         if self.spec.track_reuse:
             assert nonzero(stats["age_counts"]) == twin.ages
-            assert nonzero(stats["reuse_counts"]) == twin.reuses
+            reuses = dict(twin.reuses)
+            for row_id in twin.rows:
+                count(reuses, twin.uses[row_id])
+            assert nonzero(stats["reuse_counts"]) == reuses
 
 
 def nonzero(histogram: list[int]) -> dict[int, int]:

@@ -31,7 +31,7 @@ def filled(rows, capacity=10, **settings):
         buffer.add(
             obs=float(t),
             action=t,
-            reward=2.0**t,
+            reward=2.0 ** min(t, 100),
             next_obs=t + 0.5,
             terminated=False,
             truncated=False,
@@ -192,7 +192,54 @@ def test_a_batch_can_be_larger_than_the_buffer():
 
 
 def test_a_batch_can_be_moved_as_it_is_drawn():
-    assert filled(3).sample(4, device="meta").obs.shape == (4,)
+    assert filled(3).sample(4, device="cpu").obs.shape == (4,)
+
+
+def test_a_device_that_is_none_is_refused_before_anything_is_drawn():
+    buffer = filled(3)
+    before = digest(buffer)
+    for device in ("cuda:99", "foo", "meta"):
+        with pytest.raises(UnsupportedError, match="device"):
+            buffer.sample(4, device=device)
+    assert unchanged(buffer, before)
+
+
+def test_a_batch_that_has_moved_cannot_be_written_to():
+    buffer = filled(3)
+    with pytest.raises(InputError, match="given one of 4 rows on meta"):
+        buffer.sample(4, out=buffer.empty_batch(4).to("meta"))
+
+
+def test_ids_of_a_narrow_type_mean_what_they_say():
+    buffer = filled(356, capacity=100)
+    with pytest.raises(InputError, match=r"the ids held are 256\.\.\.355; given \[50\]"):
+        buffer.rows(torch.tensor([50], dtype=torch.uint8))
+    short = filled(150, capacity=200)
+    for dtype in (torch.uint8, torch.int16, torch.uint16, torch.int32):
+        assert short.rows(torch.tensor([120], dtype=dtype)).action.tolist() == [120]
+
+
+def test_a_batch_size_that_equals_one_that_was_used_is_still_checked():
+    buffer = filled(3)
+    out = buffer.empty_batch(64)
+    for size in (64.0, True):
+        buffer.sample(1)
+        with pytest.raises(InputError, match="batch_size is a whole number"):
+            buffer.sample(size, out=out)
+    assert len(buffer.sample(np.uint8(64)).ids) == 64
+    for size in (0, -1, "a"):
+        with pytest.raises(InputError, match="batch_size is a whole number"):
+            buffer.ready(size)
+
+
+def test_a_stream_with_a_value_beyond_its_dtype_is_written_whole():
+    buffer = ReplayBuffer(30_000, FIELDS)
+    t = np.arange(20_000)
+    reward = np.where(t == 15_000, 1e300, 1.0)
+    with np.errstate(all="raise"):
+        buffer.extend(obs=t * 1.0, action=t, reward=reward, next_obs=t * 1.0, terminated=t < 0)
+    assert len(buffer) == 20_000
+    assert buffer.rows([15_000]).reward.isinf().all()
 
 
 def test_rows_are_read_by_id_while_they_are_held():

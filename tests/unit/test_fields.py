@@ -83,6 +83,9 @@ REFUSED_FIELDS = [
     ({**OBS, "extra": 3}, "'extra' is a Field or a mapping"),
     ({**OBS, "extra": {}}, "'extra' is a Field or a mapping"),
     ({**OBS, "extra": {"a.b": Field()}}, "no dots"),
+    ({**OBS, "extra": {1: Field(), "1": Field()}}, "are strings"),
+    ({**OBS, 5: Field()}, "public Python identifier"),
+    ({**OBS, "self": Field()}, r"\['self'\] are relive's own"),
 ]
 
 

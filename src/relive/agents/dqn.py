@@ -112,8 +112,8 @@ class QNetwork(nn.Module):
 
     def forward(self, obs: Observation) -> Tensor:
         """Action values `[B, A]`."""
-        q: Tensor = self.head(self.trunk(self.encoder(obs)))
-        return q
+        # forward, not a call: looking for hooks costs as much as a small layer
+        return self.head.forward(self.trunk.forward(self.encoder.forward(obs)))
 
 
 # -- agent -------------------------------------------------------------------------------------

@@ -60,6 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # who read the output has left, as in `relive train dqn --help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NO_READER
+    except OSError as error:
+        print("relive:", error, file=sys.stderr)
+        return WRONG_INPUT
 
 
 def _run(words: list[str]) -> int:

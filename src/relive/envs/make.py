@@ -22,7 +22,7 @@ def make_env(env_id: str) -> Env[Any, Any]:
     gymnasium = _gymnasium()
     try:
         env: Env[Any, Any] = gymnasium.make(env_id)
-    except gymnasium.error.Error as error:
+    except (gymnasium.error.Error, ImportError) as error:
         raise ConfigError(_what_is_wrong(env_id, error)) from None
     return env
 

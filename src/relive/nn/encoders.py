@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ class Encoder(Protocol):
 
     out_features: int
 
-    def __call__(self, obs: Observation) -> Tensor:
+    def forward(self, obs: Any) -> Tensor:
         """Features `[B, out_features]` of a batch of observations."""
         ...
 
@@ -63,7 +63,8 @@ class FlatEncoder(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         """Features `[B, out_features]`; no copy where `obs` is a float matrix already."""
-        return obs.float().flatten(1) if obs.ndim > 1 else obs.float().unsqueeze(1)
+        obs = obs.float()
+        return obs if obs.ndim == 2 else obs.reshape(len(obs), -1)
 
 
 class DictEncoder(nn.Module):

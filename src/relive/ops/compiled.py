@@ -41,6 +41,18 @@ class _KernelCache(caching.FunctionCache):  # type: ignore[misc]  # numba ships 
             cache_path=self._cache_path, filename_base=self._impl.filename_base, source_stamp=DIGEST
         )
 
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """What is on disk; None, so that it is compiled anew, where that is damaged."""
+        try:
+            return super().load_overload(signature, target_context)
+        except Exception:  # whatever a damaged file makes of unpickling
+            return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        """Keep what was compiled, unless the disk is full."""
+        with suppress(OSError):
+            super().save_overload(signature, data)
+
 
 DIGEST = kernel_digest()
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 REPORT = "report.html"
 PRIORITIES = "rows in the buffer at the end, by priority"
 AGE = "share of all draws, by age of the row drawn"
-REUSE = "share of the overwritten rows, by draws before"
+REUSE = "share of all rows, by draws of each"
 
 
 def write_report(path: Path | str) -> Path:
@@ -37,7 +37,9 @@ def write_report(path: Path | str) -> Path:
     """
     run = read_run(path)
     target = run.path / REPORT
-    target.write_text(page(run), encoding="utf-8")
+    beside = target.with_suffix(".part")  # a full disk must not cost the report that is there
+    beside.write_text(page(run), encoding="utf-8")
+    beside.replace(target)
     return target
 
 
@@ -174,7 +176,7 @@ def _replay(run: Run) -> list[str]:
         cards.append(_card("Priorities", picture, PRIORITIES))
     for name, title, label, note, nothing in (
         ("age", "Age of what was sampled", "rows written since then", AGE, "Not recorded."),
-        ("reuse", "Reuse of rows", "times drawn", REUSE, "No row has been overwritten."),
+        ("reuse", "Reuse of rows", "times drawn", REUSE, "No row has been written."),
     ):
         bins = measured.get(f"{name}_counts") or []
         body = plots.doublings(name, bins, label, size) if sum(bins) else _empty(nothing)

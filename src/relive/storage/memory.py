@@ -102,7 +102,10 @@ def plan(
         >>> needed.row_bytes, round(needed.total / 1e6, 1)
         (448, 45.7)
     """
-    check_count("capacity", capacity)
+    for name, count in (("capacity", capacity), ("num_envs", num_envs), ("n_step", n_step)):
+        check_count(name, count)
+    check_count("batch_size", batch_size, least=0)
+    check_capacity(capacity, num_envs)
     layout = RowLayout(fields, ROW_ALIGNMENT[torch.device(device).type])
     shapes = tensor_shapes(capacity, layout, sampler, num_envs, n_step, track_reuse)
     nbytes = {"rows": 0, "priorities": 0, "tree": 0, "workspace": 0}
@@ -207,6 +210,15 @@ def _container_limit() -> int | None:
         return max(0, int((group / "memory.max").read_text()) - used + cached)
     except (OSError, ValueError, StopIteration):  # no group, or "max": no limit
         return None
+
+
+def check_capacity(capacity: int, num_envs: int) -> None:
+    """Raise ConfigError unless every environment has at least one row."""
+    if capacity < num_envs:
+        raise ConfigError(
+            f"capacity counts rows of all environments, so at least num_envs={num_envs}; "
+            f"given {capacity}"
+        )
 
 
 def check_count(name: str, value: int, least: int = 1) -> None:

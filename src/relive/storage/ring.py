@@ -96,6 +96,7 @@ def known_ids(state: State, ids: Any) -> Tensor:
             f"ids: given {given.dtype} of shape {tuple(given.shape)}, "
             "expected integers of shape [B]"
         )
+    given = given.to(torch.int64)  # a narrow type would wrap in the comparison
     oldest, stop = live_range(state)
     missing = (given < oldest) | (given >= stop)
     if bool(missing.any()):
@@ -104,7 +105,7 @@ def known_ids(state: State, ids: Any) -> Tensor:
             if stop > oldest
             else "no rows are held"
         )
-    return given.to(torch.int64).contiguous()
+    return given.contiguous()
 
 
 def stats(state: State) -> dict[str, Any]:
@@ -123,7 +124,7 @@ def stats(state: State) -> dict[str, Any]:
     progress, beta             training samples so far, and beta there (None: not prioritized)
     max_priority               largest leaf any update has set (None: none yet)
     age_counts                 rows written after a row when it was drawn  (with track_reuse:
-    reuse_counts               draws of a row until it was overwritten      bin 0 counts 0, bin k
+    reuse_counts               draws of each row so far, held or not        bin 0 counts 0, bin k
                                what lies in [2^(k-1), 2^k))
     """
     oldest, stop = live_range(state)
@@ -147,7 +148,10 @@ def stats(state: State) -> dict[str, Any]:
     }
     if state.word(w.TRACK_REUSE):
         result["age_counts"] = state.age_counts.tolist()
-        result["reuse_counts"] = state.reuse_counts.tolist()
+        held = state.uses[slots_of(state, torch.arange(oldest, stop, device=state.uses.device))]
+        bits = torch.frexp(held.to(torch.float64))[1]  # of 0: 0; of [2^(k-1), 2^k): k
+        now = torch.bincount(bits, minlength=w.HISTOGRAM_BINS)
+        result["reuse_counts"] = (state.reuse_counts + now).tolist()
     return result
 
 

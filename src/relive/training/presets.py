@@ -18,7 +18,7 @@ PRESETS: dict[tuple[Algorithm, str], TrainConfig] = {
         learning_starts=1_000,
         train_every=256,
         updates_per_train=128,
-        replay=ReplayConfig(capacity=25_000, batch_size=64),
+        replay=ReplayConfig(capacity=100_000, batch_size=64),
         agent=DQNConfig(
             lr=2.3e-3,
             lr_end=0.0,  # the last policy counts, and a constant step size keeps unlearning it

@@ -92,7 +92,7 @@ class ReplayMeasured:
     age_counts: list[int]
     """Draws by the age of the row in rows: bin 0 holds age 0, bin k ages in [2^(k-1), 2^k)."""
     reuse_counts: list[int]
-    """Overwritten rows by how often they had been drawn, in the same bins."""
+    """Rows, overwritten or held, by how often they have been drawn, in the same bins."""
     stats: dict[str, Any]
     """The counters of the buffer."""
 

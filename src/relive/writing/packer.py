@@ -85,7 +85,10 @@ class Packer:
         """Copy a field's value for some lanes of one step: [len(lanes), *shape of the field]."""
         for leaf, part in _walk(self._targets[name], value, name):
             given = check(leaf.column, part, (len(lanes), *leaf.column.field.shape))
-            leaf.lanes[lanes] = torch.as_tensor(given).to(leaf.lanes)
+            if leaf.dtype is None:
+                leaf.lanes[lanes] = torch.as_tensor(given).to(leaf.lanes)
+            else:  # torch cannot index every unsigned type
+                leaf.lanes.numpy()[lanes] = np.asarray(given)
 
 
 class _Target:
@@ -167,7 +170,8 @@ def packed_form(column: Column, value: Any) -> Any:
     dtype = NUMPY_DTYPES.get(column.field.dtype)
     if isinstance(value, Tensor) or dtype is None:
         return torch.as_tensor(value).to("cpu", column.field.dtype).contiguous()
-    return np.ascontiguousarray(value, dtype)
+    with np.errstate(all="ignore"):  # a value beyond the dtype is infinite, as it is for `add`
+        return np.ascontiguousarray(value, dtype)
 
 
 def check(column: Column, value: Any, shape: tuple[int, ...]) -> Any:
@@ -260,3 +264,19 @@ def vector(name: str, value: Any, dtype: torch.dtype) -> Tensor:
         raise InputError(f"{name}: given {value.dtype}, expected {dtype}")
     given: Tensor = value.detach()
     return given.to("cpu", dtype).contiguous()
+
+
+def whole_batch(batch_size: Any) -> int:
+    """A batch size as a Python integer.
+
+    Raises:
+        InputError: not a whole number of at least 1.
+    """
+    if type(batch_size) is not int:
+        if isinstance(batch_size, bool) or not isinstance(batch_size, np.integer):
+            raise InputError(f"batch_size is a whole number >= 1; given {batch_size!r}")
+        batch_size = int(batch_size)
+    size: int = batch_size
+    if size < 1:
+        raise InputError(f"batch_size is a whole number >= 1; given {size}")
+    return size

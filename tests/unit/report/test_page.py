@@ -122,7 +122,7 @@ ZERO_LOSS = [{**record, "loss": 0.0, "td_error": 0.0, "grad_norm": 0.0} for reco
         ([STARTED, EVALUATED], ["learning"], "result 490.3"),
         ([STARTED, {**EVALUATED, "reference": None}], ["learning"], "result 490.3"),
         ([STARTED, NO_PRIORITIES], ["age", "reuse"], "stale updates 7"),
-        ([STARTED, NO_REUSE], ["priorities", "age"], "No row has been overwritten."),
+        ([STARTED, NO_REUSE], ["priorities", "age"], "No row has been written."),
         ([STARTED, NOTHING_DRAWN], [], "Not recorded."),
         ([STARTED, {**ENDED, "seconds": 0.0}], [], "550 updates"),
     ],

@@ -75,6 +75,14 @@ def test_a_tree_has_a_largest_capacity():
         plan(10**12, STATES, sampler=Proportional())
 
 
+@pytest.mark.parametrize(
+    "settings", [{"num_envs": 0}, {"n_step": -1}, {"batch_size": -5}, {"num_envs": 11}]
+)
+def test_a_plan_refuses_what_the_buffer_refuses(settings):
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        plan(10, STATES, **settings)
+
+
 @pytest.mark.parametrize("capacity", [0, -1, 2.5, True, "10"])
 def test_a_capacity_that_is_no_count_is_refused(capacity):
     with pytest.raises(ConfigError, match="capacity is a whole number >= 1"):

@@ -107,7 +107,7 @@ def test_the_replay_is_measured_at_the_end():
     assert sum(measured.priority_counts) == measured.stats["size"] == 200
     assert len(measured.priority_edges) == len(measured.priority_counts) + 1
     assert sum(measured.age_counts) == measured.stats["draws"] == 100 * 16
-    assert sum(measured.reuse_counts) == 100  # rows overwritten
+    assert sum(measured.reuse_counts) == 300  # 100 rows overwritten, 200 held
 
 
 def test_evaluation_is_left_out_if_no_episodes_are_asked_for():

@@ -125,6 +125,24 @@ def test_dict_observations_have_their_final_ones_replaced_too():
     assert rows.next_obs["b"].tolist() == [[0.0, 0.0], [8.0, 7.0]]
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.bfloat16])
+def test_final_observations_of_any_dtype_are_stored(dtype):
+    fields = {"obs": Field((2,), dtype), "action": Field()}
+    buffer = ReplayBuffer(10, fields, num_envs=2, autoreset="same_step")
+    zeros = np.zeros((2, 2), np.uint8)
+    final = np.array([None, np.array([3, 4], np.uint8)], dtype=object)
+    buffer.add(
+        obs=zeros,
+        action=[0.0, 0.0],
+        reward=[0.0, 0.0],
+        next_obs=zeros,
+        terminated=[False, True],
+        truncated=[False, False],
+        final_obs=final,
+    )
+    assert buffer.rows([0, 1]).next_obs.tolist() == [[0, 0], [3, 4]]
+
+
 @pytest.mark.parametrize(
     ("final_obs", "message"),
     [
