@@ -4,8 +4,8 @@
 
 `PATH` is the interpreter of an environment that holds stable-baselines3 and the same PyTorch:
 
-    python -m venv /tmp/sb3
-    /tmp/sb3/bin/pip install torch==2.13.0 gymnasium==1.4.0 stable-baselines3
+    python -m venv build/sb3
+    build/sb3/bin/pip install torch==2.13.0 gymnasium==1.4.0 stable-baselines3
 
 Both train on CartPole-v1 with the settings of the RL Zoo, uniform replay, one thread, nothing
 logged. They take turns, so that both see the same machine; a round is one process that trains
