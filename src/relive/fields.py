@@ -14,7 +14,7 @@ step of the window, all else from its first. Rows are padded to 16 bytes (32 on 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,18 +129,6 @@ class RowLayout:
         if wrong := [key for key in field if not isinstance(key, str) or SEPARATOR in key]:
             raise ConfigError(f"the keys of field {name!r} are strings with no dots; given {wrong}")
         return {key: self._place_all(f"{name}{SEPARATOR}{key}", field[key]) for key in field}
-
-    def names_of(self, name: str) -> Iterator[str]:
-        """The dotted names of the stored columns below a top-level field."""
-        return _leaves(self.tree[name])
-
-
-def _leaves(tree: Any) -> Iterator[str]:
-    if isinstance(tree, str):
-        yield tree
-    else:
-        for branch in tree.values():
-            yield from _leaves(branch)
 
 
 def fields_of(env: Any) -> dict[str, Any]:

@@ -71,7 +71,10 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(
     monkeypatch.chdir(tmp_path)
     text = (ROOT / page).read_text(encoding="utf-8")
     names: dict[str, object] = {"__name__": "__main__"}
-    for line, block in python_blocks(text):
+    blocks = list(python_blocks(text))
+    assert len(blocks) <= text.count("```python")  # none is made up
+    assert blocks or page != "README.md"
+    for line, block in blocks:
         # Blank lines before it, so that a traceback shows the line of the page.
         exec(compile("\n" * line + block, str(ROOT / page), "exec"), names)
 

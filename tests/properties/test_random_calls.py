@@ -52,13 +52,17 @@ SPECS = {
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS.keys())
 def test_a_buffer_does_what_its_twin_does(spec: Spec) -> None:
-    pair = Pair(spec)
+    pair, made = Pair(spec), set()
     for name, arguments in Calls(spec, pair.buffer, seed=1).take(CALLS):
-        pair.call(name, arguments)
+        pair.call(name, arguments)  # compares everything
+        made.add(name)
+    assert {"add", "extend", "end_episode", "clear", "sample"} <= made
+    assert pair.buffer.stats()["added"] > spec.capacity  # through the seam
 
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS.keys())
 def test_the_reference_does_what_the_twin_does(spec: Spec) -> None:
     pair = Pair(spec, "reference")
     for name, arguments in Calls(spec, pair.buffer, seed=2).take(REFERENCE_CALLS):
-        pair.call(name, arguments)
+        pair.call(name, arguments)  # compares everything
+    assert pair.buffer.stats()["added"] > spec.capacity  # through the seam

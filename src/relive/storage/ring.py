@@ -14,9 +14,9 @@ from torch import Tensor
 
 from relive.errors import CorruptError, InputError
 from relive.ops import words as w
+from relive.ops.sample.reference import beta
 from relive.ops.tree.reference import masses
 from relive.ops.tree.shape import CHILDREN, LEAVES_PER_NODE, level_sizes, lowest_total
-from relive.schedules import Linear
 
 if TYPE_CHECKING:
     from relive.batch import BatchLayout
@@ -153,14 +153,6 @@ def stats(state: State) -> dict[str, Any]:
         now = torch.bincount(bits, minlength=w.HISTOGRAM_BINS)
         result["reuse_counts"] = (state.reuse_counts + now).tolist()
     return result
-
-
-def beta(state: State) -> float:
-    """The exponent beta at the next training sample."""
-    schedule = Linear(
-        state.real(w.BETA_START), state.real(w.BETA_END), int(state.real(w.BETA_STEPS))
-    )
-    return schedule(state.word(w.PROGRESS))
 
 
 def check(state: State) -> None:

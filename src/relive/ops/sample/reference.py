@@ -26,6 +26,8 @@ from relive.ops.tree import reference as tree
 from relive.schedules import Linear
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from relive.ops.state import State
 
 
@@ -74,11 +76,13 @@ def sample(state: State, arena: Tensor, batch_size: int, *, train: bool) -> int:
     return w.OK
 
 
-def targets(state: State, batch_size: int, draw: object) -> list[int]:
-    """Where in the total mass each draw falls."""
+def targets(state: State, batch_size: int, below: Callable[[int, int], int]) -> list[int]:
+    """Where in the total mass each draw falls.
+
+    Args:
+        below: (bound, number of the draw) -> its random integer below the bound.
+    """
     total = state.word(w.TOTAL)
-    below = draw  # (bound, number) -> random integer below bound
-    assert callable(below)
     if not state.word(w.STRATIFIED):
         return [below(total, number) for number in range(batch_size)]
     found = []
@@ -102,11 +106,14 @@ def stratum(position: int, batch_size: int) -> int:
     return (b << bits) + mirrored
 
 
+def beta(state: State) -> float:
+    """The exponent of the importance weights at the next training sample."""
+    start, end = state.real(w.BETA_START), state.real(w.BETA_END)
+    return Linear(start, end, int(state.real(w.BETA_STEPS)))(state.word(w.PROGRESS))
+
+
 def importance_weights(state: State, leaves: Tensor, live: int) -> Tensor:
     """float32 [B] weights of drawn leaves."""
-    beta = Linear(state.real(w.BETA_START), state.real(w.BETA_END), int(state.real(w.BETA_STEPS)))(
-        state.word(w.PROGRESS)
-    )
     normalize = state.word(w.NORMALIZE)
     exact = leaves.to(torch.float64)
     if normalize == w.NO_NORMALIZER:
@@ -116,7 +123,7 @@ def importance_weights(state: State, leaves: Tensor, live: int) -> Tensor:
         ratio = exact / exact.min()
     else:
         ratio = exact / state.leaves[state.leaves > 0].min().to(torch.float64)
-    weights = power(ratio, -beta)
+    weights = power(ratio, -beta(state))
     clip = torch.tensor(state.real(w.WEIGHT_CLIP), dtype=torch.float32)
     state.words[w.CLIPPED_WEIGHTS] += int((weights > clip).sum())
     return torch.minimum(weights, clip)
