@@ -69,7 +69,7 @@ class Batch:
     fields has them as attributes too: `batch.log_prob`.
     """
 
-    __slots__ = ("_arena", "_layout", "_offsets", "_size", "_typed", "_views")
+    __slots__ = ("_arena", "_layout", "_nested", "_offsets", "_size", "_typed", "_views")
 
     def __init__(
         self, layout: BatchLayout, arena: Tensor, batch_size: int, offsets: dict[str, int]
@@ -78,7 +78,8 @@ class Batch:
         self._arena = arena
         self._size = batch_size
         self._offsets = offsets
-        self._views: dict[str, Any] = {}
+        self._views: dict[str, Tensor] = {}  # column -> field
+        self._nested: dict[str, Any] = {}  # dicts of them
         self._typed: dict[torch.dtype, Tensor] = {}
 
     @property
@@ -160,20 +161,35 @@ class Batch:
 
     def _field(self, name: str) -> Any:
         view = self._views.get(name)
-        if view is None:
-            view = self._views[name] = self._build(self._layout.tree[name])
-        return view
+        if view is not None:
+            return view
+        tree = self._layout.tree[name]
+        if tree == name:
+            return self._view(name)
+        if name not in self._nested:
+            self._nested[name] = self._dict_of(tree)
+        return self._nested[name]
 
     def _tensor(self, name: str) -> Tensor:
         view: Tensor = self._field(name)
         return view
 
-    def _build(self, tree: Any) -> Any:
+    def _dict_of(self, tree: Any) -> Any:
         if isinstance(tree, dict):
-            return {key: self._build(branch) for key, branch in tree.items()}
-        field, start = self._layout.columns[tree], self._offsets[tree]
-        typed = self._typed.get(field.dtype)  # two operations less for every further view
-        if typed is None:
-            typed = self._typed[field.dtype] = self._arena.view(field.dtype)
-        shape = (self._size, *field.shape)
-        return typed.as_strided(shape, self._layout.strides[tree], start // field.dtype.itemsize)
+            return {key: self._dict_of(branch) for key, branch in tree.items()}
+        return self._view(tree)
+
+    def _view(self, column: str) -> Tensor:
+        view = self._views.get(column)
+        if view is None:
+            field, start = self._layout.columns[column], self._offsets[column]
+            shape = (self._size, *field.shape)
+            with torch.enable_grad():  # else what is made of it in place could not be trained on
+                typed = self._typed.get(field.dtype)  # two operations less for every further view
+                if typed is None:
+                    typed = self._typed[field.dtype] = self._arena.view(field.dtype)
+                view = typed.as_strided(
+                    shape, self._layout.strides[column], start // field.dtype.itemsize
+                )
+            self._views[column] = view
+        return view

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from relive.batch import Batch, BatchLayout
 from relive.errors import ConfigError, InputError, NotReadyError, UnsupportedError
@@ -21,6 +22,7 @@ from relive.ops import words as w
 from relive.ops.dispatch import known_device, operations
 from relive.sampling import Sampler, Uniform
 from relive.storage import memory, ring
+from relive.storage.lending import Lender
 from relive.writing import autoreset as resets
 from relive.writing.packer import Packer, ndim, vector, whole_batch
 from relive.writing.stream import Stream
@@ -118,7 +120,7 @@ class ReplayBuffer:
             for name in ("terminated", "truncated")
         ]
         self._own = frozenset(fields) - {"obs", "action"}
-        self._offsets: dict[int, tuple[dict[str, int], int]] = {}
+        self._batches = Lender(self._batch_layout, self._device)
         self._lock = threading.RLock()
         self.reseed(seed)
 
@@ -292,12 +294,12 @@ class ReplayBuffer:
         Args:
             batch_size: B >= 1; may exceed the number of rows.
             out: a batch of `empty_batch(batch_size)` to write into. What was computed from it must
-                have been differentiated before; autograd does not see it change.
+                have been differentiated before (autograd raises otherwise).
             train: False draws from a stream of its own and leaves progress, age and reuse alone.
             device: move the batch there, in one copy.
 
         Returns:
-            A batch that the caller owns.
+            A batch that the caller owns; nothing writes into it while anything of it is held.
 
         Raises:
             NotReadyError: nothing can be drawn yet.
@@ -305,7 +307,6 @@ class ReplayBuffer:
         """
         target = None if device is None else known_device(device)
         batch_size = whole_batch(batch_size)
-        batch = self.empty_batch(batch_size) if out is None else out
         if out is not None and not self._can_fill(out, batch_size):
             given = type(out).__name__
             if isinstance(out, Batch):
@@ -316,6 +317,7 @@ class ReplayBuffer:
                 f"out is a batch made by this buffer's empty_batch({batch_size}); given {given}"
             )
         with self._lock:
+            batch = self._batches.lend(batch_size) if out is None else out
             outcome = self._ops.sample(self._state, batch._arena, batch_size, train=train)
             if outcome == w.NOTHING_TO_DRAW:
                 raise NotReadyError(
@@ -324,20 +326,13 @@ class ReplayBuffer:
                     + self._waiting()
                     + "; ask ready(batch_size) first"
                 )
+            if out is not None and not out._arena.is_inference():
+                increment_version(out._arena)
         return batch if target is None else batch.to(target, non_blocking=True)
 
     def empty_batch(self, batch_size: int) -> Batch:
         """A batch to be filled by `sample(batch_size, out=...)`; its values mean nothing yet."""
-        batch_size = whole_batch(batch_size)
-        layout = self._offsets.get(batch_size)
-        if layout is None:
-            layout = (
-                self._batch_layout.offsets(batch_size),
-                self._batch_layout.arena_bytes(batch_size),
-            )
-            self._offsets[batch_size] = layout
-        arena = torch.empty(layout[1], dtype=torch.uint8, device=self._device)
-        return Batch(self._batch_layout, arena, batch_size, layout[0])
+        return self._batches.make(whole_batch(batch_size))
 
     def rows(self, ids: Any) -> Batch:
         """The rows with these ids, weights 1.
