@@ -112,11 +112,11 @@ class ReplayBuffer:
         )
         self._sampler.configure(self._state)
         self._staging = memory.allocate_staging(self._layout, num_envs)
-        self._steps = self._staging[:num_envs].view(1, num_envs, -1)
+        self._steps = self._staging[:num_envs]
         self._packer = Packer(self._layout, self._steps, (num_envs,))
         self._bare_packer = Packer(self._layout, self._steps, ()) if num_envs == 1 else self._packer
         self._flags = [
-            self._steps[0, :, self._layout.columns[name].offset]
+            self._steps[:, self._layout.columns[name].offset]
             for name in ("terminated", "truncated")
         ]
         self._own = frozenset(fields) - {"obs", "action"}
@@ -178,19 +178,10 @@ class ReplayBuffer:
         """
         if (own or self._own) and own.keys() != self._own:
             raise InputError(self._wrong_names(own))
-        values = {
-            "obs": obs,
-            "action": action,
-            "reward": reward,
-            "next_obs": next_obs,
-            "terminated": terminated,
-            "truncated": truncated,
-            **own,
-        }
-        bare = self._num_envs == 1 and ndim(reward) == 0
+        bare = self._num_envs == 1 and (type(reward) is float or ndim(reward) == 0)
         packer = self._bare_packer if bare else self._packer
         with self._lock:
-            packer.pack(values)
+            packer.pack(obs, action, reward, next_obs, terminated, truncated, own)
             if self._autoreset == "same_step":
                 self._pack_final(final_obs)
             elif final_obs is not None:
@@ -198,7 +189,7 @@ class ReplayBuffer:
                     "final_obs belongs to autoreset='same_step'; "
                     f"this buffer has {self._autoreset!r}"
                 )
-            self._ops.write(self._state, self._steps, 0)
+            self._ops.write(self._state, self._steps)
 
     def extend(
         self,
@@ -250,11 +241,13 @@ class ReplayBuffer:
             given["discount"] = discount
         stream = Stream(self._layout, given, num_lanes=None if env is not None else self._num_envs)
         with self._lock:
-            for steps, is_last in stream.chunks(self._staging, self._ops):
-                self._ops.write(
+            for columns, count, is_last in stream.pieces():
+                self._ops.extend(
                     self._state,
-                    steps,
-                    lanes[0],
+                    columns,
+                    count,
+                    lanes,
+                    self._staging,
                     ready_made=discount is not None,
                     close=discount is None and is_last,
                 )
@@ -270,7 +263,7 @@ class ReplayBuffer:
         """
         lanes = self._lanes(env)
         with self._lock:
-            self._ops.flush(self._state, lanes[0], len(lanes))
+            self._ops.flush(self._state, lanes)
 
     # Sampling
 

@@ -61,11 +61,12 @@ Fields = Mapping[str, "Field | Fields"]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A field at its place: its dotted path, and bytes from the start of the row."""
+    """A field at its place: its dotted path, bytes from the start of the row, bytes of a value."""
 
     name: str
     field: Field
     offset: int
+    nbytes: int
 
 
 class RowLayout:
@@ -117,7 +118,7 @@ class RowLayout:
     def _place(self, name: str, field: Field) -> str:
         size = field.dtype.itemsize
         offset = -(-self._end // size) * size
-        self.columns[name] = Column(name, field, offset)
+        self.columns[name] = Column(name, field, offset, field.nbytes)
         self._end = offset + field.nbytes
         return name
 

@@ -10,8 +10,8 @@ import torch
 from relive.errors import ConfigError, UnsupportedError
 
 OPERATIONS = {
-    "pack": "pack",
     "write": "write",
+    "extend": "write",
     "flush": "write",
     "sample": "sample",
     "gather": "sample",
@@ -24,8 +24,8 @@ KERNELS = ("auto", "reference", "cpu")
 class Operations(NamedTuple):
     """The operations of one implementation; the `reference` modules document them."""
 
-    pack: Any
     write: Any
+    extend: Any
     flush: Any
     sample: Any
     gather: Any

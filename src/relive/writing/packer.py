@@ -1,10 +1,11 @@
 """Checking what is given and packing it into rows.
 
-T  times   E  lanes (environments)
+E  lanes (environments)
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -37,58 +38,93 @@ NUMPY_DTYPES = {
 
 
 # What may be stored in a number without looking at it: it is in range whatever its value.
+FLOATS, BOOLS = (float, np.float64, np.float32), (bool, np.bool_)
 SAFE_SCALARS: dict[torch.dtype, tuple[type, ...]] = {
-    torch.bool: (bool, np.bool_),
+    torch.bool: BOOLS,
     torch.int64: (np.int64, np.int32),
-    torch.float32: (float, np.float64, np.float32),
-    torch.float64: (float, np.float64, np.float32),
+    torch.float32: FLOATS,
+    torch.float64: FLOATS,
 }
 
 
 class Packer:
-    """Packs values of named fields into `steps`, uint8 [T, E, row_bytes], through one view a field.
+    """Packs one step of every environment into `steps`, uint8 [E, row_bytes].
 
     Values are copied; floats are rounded to the dtype of the field, integers fit it or are refused.
     Nothing in `steps` means anything until `pack` has returned.
 
     Args:
         layout: of the rows.
-        steps: where to pack to; shared by several packers at will.
-        leading: the axes that values have in front of those of their field: (T, E), or with axes of
-            length 1 left out.
+        steps: written into; may be shared by several packers at will.
+        leading: the axis that values have in front of those of their field: (E,), or () for one
+            environment.
     """
 
     def __init__(self, layout: RowLayout, steps: Tensor, leading: tuple[int, ...]) -> None:
-        self.steps = steps
-        self._columns = {
-            name: _Target(column, steps, leading) for name, column in layout.columns.items()
-        }
+        columns = {name: _Target(column, steps, leading) for name, column in layout.columns.items()}
         self._targets = {
-            name: _with_leaves(tree, self._columns) for name, tree in layout.tree.items()
+            name: columns[tree]
+            if isinstance(tree, str)
+            else _Targets(name, _with_leaves(tree, columns))
+            for name, tree in layout.tree.items()
         }
+        self._arrays = tuple(self._targets[name] for name in ("obs", "action", "next_obs"))
+        self._bare = not leading
+        self._memory = steps.numpy().data.cast("B")
+        self._numbers = layout.columns["reward"].offset
 
-    def pack(self, values: Mapping[str, Any]) -> None:
+    def pack(
+        self,
+        obs: Any,
+        action: Any,
+        reward: Any,
+        next_obs: Any,
+        terminated: Any,
+        truncated: Any,
+        own: Mapping[str, Any],
+    ) -> None:
         """Copy values of fields, each [*leading, *shape of the field] or nested as the field is.
 
         Raises:
             InputError: a shape, dtype or key that does not fit.
         """
-        for name, value in values.items():
-            target = self._targets[name]
-            if type(target) is _Target:
-                target.store(value)
+        # Nearly all come as the array or number that is stored: these are told here.
+        place, action_place, next_place = self._arrays
+        for target, value in ((place, obs), (action_place, action), (next_place, next_obs)):
+            kind = type(value)
+            if (
+                kind is np.ndarray and value.dtype is target.dtype and value.shape == target.shape
+            ) or kind in target.scalars:
+                target.array[...] = value
             else:
-                for leaf, part in _walk(target, value, name):
-                    leaf.store(part)
+                target.store(value)
+        if (
+            self._bare
+            and type(reward) in FLOATS
+            and type(terminated) in BOOLS
+            and type(truncated) in BOOLS
+            and abs(reward) < LARGE
+        ):
+            NUMBERS.pack_into(self._memory, self._numbers, reward, 0.0, terminated, truncated)
+        else:
+            self._targets["reward"].store(reward)
+            self._targets["terminated"].store(terminated)
+            self._targets["truncated"].store(truncated)
+        for name, value in own.items():
+            self._targets[name].store(value)
 
     def pack_lanes(self, name: str, value: Any, lanes: list[int]) -> None:
-        """Copy a field's value for some lanes of one step: [len(lanes), *shape of the field]."""
-        for leaf, part in _walk(self._targets[name], value, name):
+        """Copy a field's value for some environments: [len(lanes), *shape of the field]."""
+        for leaf, part in self._targets[name].walk(value):
             given = check(leaf.column, part, (len(lanes), *leaf.column.field.shape))
             if leaf.dtype is None:
                 leaf.lanes[lanes] = torch.as_tensor(given).to(leaf.lanes)
             else:  # torch cannot index every unsigned type
                 leaf.lanes.numpy()[lanes] = np.asarray(given)
+
+
+NUMBERS = struct.Struct("=ff??")  # reward, discount, terminated, truncated: as they lie in a row
+LARGE = 2.0**127  # `struct` refuses what float32 cannot hold
 
 
 class _Target:
@@ -99,37 +135,49 @@ class _Target:
     def __init__(self, column: Column, steps: Tensor, leading: tuple[int, ...]) -> None:
         field = column.field
         size = field.dtype.itemsize
-        times, lanes, row_bytes = steps.shape
-        strides = (lanes * row_bytes // size, row_bytes // size)
+        lanes, row_bytes = steps.shape
         inner = torch.empty(field.shape, device="meta").stride()
-        whole = (
+        self.lanes = (
             steps.view(-1)
             .view(field.dtype)
-            .as_strided((times, lanes, *field.shape), (*strides, *inner), column.offset // size)
+            .as_strided((lanes, *field.shape), (row_bytes // size, *inner), column.offset // size)
         )
         self.column = column
         self.shape = (*leading, *field.shape)
-        self.tensor = whole.view(self.shape) if leading else whole[0, 0]
-        self.lanes = whole[0]
+        self.tensor = self.lanes if leading else self.lanes[0]
         self.dtype = NUMPY_DTYPES.get(field.dtype)  # None: NumPy has no such dtype
-        self.array = None if self.dtype is None else self.tensor.numpy()
+        self.array: Any = None if self.dtype is None else self.tensor.numpy()
         self.scalars = () if self.shape else SAFE_SCALARS.get(field.dtype, ())
 
     def store(self, value: Any) -> None:
-        """Copy a value that fits; nearly all come as the array or number that is stored."""
-        kind = type(value)
-        if self.array is None:
-            self.tensor.copy_(torch.as_tensor(check(self.column, value, self.shape)))
-        elif kind in self.scalars or (
-            kind is np.ndarray and value.shape == self.shape and value.dtype == self.dtype
-        ):
-            self.array[...] = value
+        """Copy a value that fits."""
+        given = check(self.column, value, self.shape)
+        if self.array is None or isinstance(given, Tensor):
+            self.tensor.copy_(torch.as_tensor(given))
         else:
-            given = check(self.column, value, self.shape)
-            if isinstance(given, Tensor):
-                self.tensor.copy_(given)
-            else:
-                self.array[...] = given
+            self.array[...] = given
+
+    def walk(self, value: Any) -> Iterator[tuple[_Target, Any]]:
+        """Itself, with the value."""
+        yield self, value
+
+
+class _Targets:
+    """The columns of a dict of fields."""
+
+    array, dtype, scalars, shape = None, None, (), None
+
+    def __init__(self, name: str, tree: dict[str, Any]) -> None:
+        self._name, self._tree = name, tree
+
+    def store(self, value: Any) -> None:
+        """Copy a dict of values that fit."""
+        for leaf, part in self.walk(value):
+            leaf.store(part)
+
+    def walk(self, value: Any) -> Iterator[tuple[_Target, Any]]:
+        """Every column, with its part of the value."""
+        return _walk(self._tree, value, self._name)
 
 
 def _with_leaves(tree: Any, columns: Mapping[str, _Target]) -> Any:
@@ -152,17 +200,18 @@ def _walk(tree: Any, value: Any, path: str) -> Iterator[tuple[Any, Any]]:
 
 def check_columns(
     layout: RowLayout, values: Mapping[str, Any], leading: tuple[int, ...]
-) -> dict[str, Any]:
-    """The values of fields by column name, as arrays or tensors that fit their columns.
+) -> list[tuple[Column, Any]]:
+    """Every column of some fields, and its values as an array or tensor that fits it.
 
     Raises:
         InputError: a shape, dtype or key that does not fit.
     """
-    return {
-        name: check(layout.columns[name], part, (*leading, *layout.columns[name].field.shape))
-        for field, value in values.items()
-        for name, part in _walk(layout.tree[field], value, field)
-    }
+    found = []
+    for field, value in values.items():
+        for name, part in _walk(layout.tree[field], value, field):
+            column = layout.columns[name]
+            found.append((column, check(column, part, leading + column.field.shape)))
+    return found
 
 
 def packed_form(column: Column, value: Any) -> Any:
@@ -170,6 +219,8 @@ def packed_form(column: Column, value: Any) -> Any:
     dtype = NUMPY_DTYPES.get(column.field.dtype)
     if isinstance(value, Tensor) or dtype is None:
         return torch.as_tensor(value).to("cpu", column.field.dtype).contiguous()
+    if value.dtype is dtype and value.flags.c_contiguous:
+        return value
     with np.errstate(all="ignore"):  # a value beyond the dtype is infinite, as it is for `add`
         return np.ascontiguousarray(value, dtype)
 
@@ -180,6 +231,12 @@ def check(column: Column, value: Any, shape: tuple[int, ...]) -> Any:
     Raises:
         InputError: says what was given and what the field is.
     """
+    if (
+        type(value) is np.ndarray
+        and value.shape == shape
+        and value.dtype is NUMPY_DTYPES.get(column.field.dtype)
+    ):
+        return value
     if isinstance(value, Tensor):
         given_dtype: Any = value.dtype
         fits = _torch_fits(value.dtype, column.field.dtype)

@@ -1,4 +1,4 @@
-"""Many steps at once, packed in pieces that fit the staging memory."""
+"""Many steps at once, in pieces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from relive.fields import RowLayout
-    from relive.ops.dispatch import Operations
+    from relive.ops.pack.reference import Column
+
+PIECE_BYTES = 1 << 26  # what conversion to the stored dtype may need beside the values
 
 
 class Stream:
@@ -26,7 +28,7 @@ class Stream:
         num_lanes: None for one stream without an axis of lanes.
 
     Raises:
-        InputError: a shape or dtype that does not fit, before anything is packed.
+        InputError: a shape or dtype that does not fit.
     """
 
     def __init__(self, layout: RowLayout, values: Mapping[str, Any], num_lanes: int | None) -> None:
@@ -36,28 +38,24 @@ class Stream:
         if len(given) != 1 + len(lanes) or given[1:] != lanes:
             wanted = "[T]" if num_lanes is None else f"[T, {num_lanes}]"
             raise InputError(f"reward: given shape {given}, expected {wanted}")
-        values = {"truncated": np.zeros(given, bool), **values}
+        if "truncated" not in values:
+            values = {"truncated": np.zeros(given, bool), **values}
         self._times = given[0]
         self._lanes = num_lanes or 1
-        self._columns = [
-            (layout.columns[name], value)
-            for name, value in check_columns(layout, values, given).items()
-        ]
+        self._longest = max(1, PIECE_BYTES // (self._lanes * layout.row_bytes))
+        self._columns = check_columns(layout, values, given)
 
-    def chunks(self, staging: Tensor, operations: Operations) -> Iterator[tuple[Tensor, bool]]:
-        """Packed steps, uint8 [t, E, row_bytes], and whether they are the last.
-
-        Args:
-            staging: uint8 [at least E, row_bytes]; what is yielded lies there, until the next.
-        """
-        longest = len(staging) // self._lanes
-        for start in range(0, self._times, longest):
-            stop = min(start + longest, self._times)
-            rows = staging[: (stop - start) * self._lanes]
-            steps = rows.view(stop - start, self._lanes, staging.shape[1])
-            columns = [
-                (column.offset, column.field.nbytes, packed_form(column, value[start:stop]))
+    def pieces(self) -> Iterator[tuple[list[Column], int, bool]]:
+        """Columns to be packed, how many steps they hold, and whether they are the last."""
+        for start in range(0, self._times, self._longest):
+            stop = min(start + self._longest, self._times)
+            whole = stop - start == self._times
+            columns: list[Column] = [
+                (
+                    column.offset,
+                    column.nbytes,
+                    packed_form(column, value if whole else value[start:stop]),
+                )
                 for column, value in self._columns
             ]
-            operations.pack(steps, columns)
-            yield steps, stop == self._times
+            yield columns, (stop - start) * self._lanes, stop == self._times

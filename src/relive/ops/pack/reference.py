@@ -14,15 +14,14 @@ if TYPE_CHECKING:
     Column = tuple[int, int, "Tensor | NDArray[np.generic]"]
 
 
-def pack(steps: Tensor, columns: list[Column]) -> None:
+def pack(rows: Tensor, columns: list[Column]) -> None:
     """Copy values into a part of every row; what lies between the parts stays as it is.
 
     Args:
-        steps: uint8 [T, L, row_bytes], contiguous.
+        rows: uint8 [R, row_bytes].
         columns: (offset in a row, bytes of a value, values); values are contiguous arrays or
-            tensors of T L values in the order of the rows, on the device of `steps`.
+            tensors of R values in the order of the rows, on the device of `rows`.
     """
-    rows = steps.view(-1, steps.shape[-1])
     for offset, nbytes, values in columns:
         tensor = values if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
         given = tensor.reshape(len(rows), -1).view(torch.uint8)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba import carray
 
+from relive.batch import CACHE_LINE
 from relive.fields import LAST_LINK
 from relive.ops import words as w
 from relive.ops.compiled import (
@@ -18,13 +19,18 @@ from relive.ops.compiled import (
     int32_pointer,
     int64_pointer,
     kernel,
+    prefetch,
     words_at,
 )
+from relive.ops.pack.cpu import pack_row, table_of
 from relive.ops.tree.cpu import bit_length, fill, new_leaf
+
+PREFETCH_BYTES = 1 << 11  # how far ahead memory is asked for while rows are written in a row
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from relive.ops.pack.reference import Column
     from relive.ops.state import State
 
 
@@ -77,24 +83,53 @@ def retire(words: Any, row_id: Any) -> None:
 
 
 @helper
-def commit(words: Any, lane: Any, source: Any, previous: Any) -> Any:
-    """Copy a row to the slot of the next id and link it to its predecessor; returns its address."""
-    row_id = words[w.NEXT_ID]
+def links_of(row: Any) -> Any:
+    """Lane, distance to the row before in the same episode, and to the one after."""
+    return carray(int32_pointer(row), 3)
+
+
+@helper
+def distance_between(row_id: Any, previous: Any) -> Any:
+    """What a link to the row before holds; 0 if there is none (-1), or it is too far away."""
+    distance = row_id - previous if previous >= 0 else 0
+    return distance if distance <= LAST_LINK else 0
+
+
+@helper
+def link_back(words: Any, row: Any, row_id: Any, previous: Any) -> None:
+    """Tell the row before a new one, if it is still held, how far away its successor is."""
+    distance = distance_between(row_id, previous)
+    if distance > 0 and distance < words[w.CAPACITY] and previous >= words[w.BASE_ID]:
+        before = row - distance * words[w.ROW_BYTES]
+        if before < words[w.ROWS]:
+            before += words[w.CAPACITY] * words[w.ROW_BYTES]
+        links_of(before)[2] = distance
+
+
+@helper
+def place(words: Any, lane: Any, row: Any, row_id: Any, previous: Any) -> None:
+    """Make what lies in the slot of an id its row, that follows another of its lane (-1: none)."""
     if words[w.TRACK_REUSE]:
         retire(words, row_id)
-    words[w.NEXT_ID] += 1
-    distance = row_id - previous if previous >= 0 else 0
-    if distance > LAST_LINK:
-        distance = 0
-    target = row_at(words, row_id)
-    copy_bytes(target, source, words[w.ROW_BYTES])
-    links = carray(int32_pointer(target), 3)
+    links = links_of(row)
     links[0] = lane
-    links[1] = distance
+    links[1] = distance_between(row_id, previous)
     links[2] = 0
-    if distance > 0 and is_live(words, previous):
-        carray(int32_pointer(row_at(words, previous)), 3)[2] = distance
-    return target
+
+
+@helper
+def settle(words: Any, lane: Any, lane_words: Any, row: Any, row_id: Any) -> Any:
+    """Make the single step that lies in the slot of an id a row, where n is 1; has it ended?"""
+    terminated = flag_at(row + words[w.TERMINATED_OFFSET])[0]
+    truncated = flag_at(row + words[w.TRUNCATED_OFFSET])[0]
+    discount = np.float32(0) if terminated else np.float32(gammas_of(words)[1])
+    float_at(row + words[w.DISCOUNT_OFFSET])[0] = discount
+    place(words, lane, row, row_id, lane_words[w.LANE_LAST])
+    ended = terminated | truncated
+    lane_words[w.LANE_LAST] = -1 if ended else row_id
+    if ended and words[w.AUTORESET] == w.AUTORESET_NEXT_STEP:
+        lane_words[w.LANE_RESET] = 1
+    return ended
 
 
 @helper
@@ -103,7 +138,6 @@ def emit(words: Any, lane: Any, lane_words: Any, steps: Any, start: Any, count: 
     n = words[w.N_STEP]
     row_bytes = words[w.ROW_BYTES]
     gammas = gammas_of(words)
-    first = steps + start * row_bytes
     last = steps + (start + count - 1) % n * row_bytes
     reward = 0.0
     for k in range(count - 1, -1, -1):
@@ -111,8 +145,8 @@ def emit(words: Any, lane: Any, lane_words: Any, steps: Any, start: Any, count: 
         reward = np.float64(float_at(step + words[w.REWARD_OFFSET])[0]) + gammas[1] * reward
     terminated = flag_at(last + words[w.TERMINATED_OFFSET])[0]
     truncated = flag_at(last + words[w.TRUNCATED_OFFSET])[0]
-    lane_words[w.LANE_LAST], previous = words[w.NEXT_ID], lane_words[w.LANE_LAST]
-    row = commit(words, lane, first, previous)
+    row = row_at(words, words[w.NEXT_ID])
+    copy_bytes(row, steps + start * row_bytes, row_bytes)
     float_at(row + words[w.REWARD_OFFSET])[0] = np.float32(reward)
     float_at(row + words[w.DISCOUNT_OFFSET])[0] = (
         np.float32(0) if terminated else np.float32(gammas[count])
@@ -121,6 +155,11 @@ def emit(words: Any, lane: Any, lane_words: Any, steps: Any, start: Any, count: 
     flag_at(row + words[w.TRUNCATED_OFFSET])[0] = truncated
     if count > 1:
         copy_bytes(row + words[w.NEXT_OFFSET], last + words[w.NEXT_OFFSET], words[w.NEXT_BYTES])
+    row_id = words[w.NEXT_ID]
+    words[w.NEXT_ID] += 1
+    place(words, lane, row, row_id, lane_words[w.LANE_LAST])
+    link_back(words, row, row_id, lane_words[w.LANE_LAST])
+    lane_words[w.LANE_LAST] = row_id
 
 
 @helper
@@ -140,27 +179,31 @@ def emit_all(words: Any, lane: Any, lane_words: Any, steps: Any) -> None:
 def push(words: Any, lane: Any, lane_words: Any, step: Any) -> None:
     """Take one step into a lane."""
     n = words[w.N_STEP]
-    waiting = words[w.PENDING] + lane * n * words[w.ROW_BYTES]
+    row_bytes = words[w.ROW_BYTES]
+    if n == 1:  # nothing ever waits
+        row_id = words[w.NEXT_ID]
+        row = row_at(words, row_id)
+        words[w.NEXT_ID] += 1
+        copy_bytes(row, step, row_bytes)
+        link_back(words, row, row_id, lane_words[w.LANE_LAST])
+        settle(words, lane, lane_words, row, row_id)
+        return
+    waiting = words[w.PENDING] + lane * n * row_bytes
     ended = (
         flag_at(step + words[w.TERMINATED_OFFSET])[0] | flag_at(step + words[w.TRUNCATED_OFFSET])[0]
     )
-    if n == 1:  # nothing ever waits
-        emit(words, lane, lane_words, step, 0, 1)
-        if ended:
-            lane_words[w.LANE_LAST] = -1
-    else:
-        start = lane_words[w.LANE_START]
-        position = (start + lane_words[w.LANE_COUNT]) % n
-        copy_bytes(waiting + position * words[w.ROW_BYTES], step, words[w.ROW_BYTES])
-        lane_words[w.LANE_COUNT] += 1
-        if ended:
-            emit_all(words, lane, lane_words, waiting)
-        elif lane_words[w.LANE_COUNT] == n:
-            emit(words, lane, lane_words, waiting, start, n)
-            lane_words[w.LANE_START] = (start + 1) % n
-            lane_words[w.LANE_COUNT] = n - 1
-    if ended and words[w.AUTORESET] == w.AUTORESET_NEXT_STEP:
-        lane_words[w.LANE_RESET] = 1
+    start = lane_words[w.LANE_START]
+    position = (start + lane_words[w.LANE_COUNT]) % n
+    copy_bytes(waiting + position * row_bytes, step, row_bytes)
+    lane_words[w.LANE_COUNT] += 1
+    if ended:
+        emit_all(words, lane, lane_words, waiting)
+        if words[w.AUTORESET] == w.AUTORESET_NEXT_STEP:
+            lane_words[w.LANE_RESET] = 1
+    elif lane_words[w.LANE_COUNT] == n:
+        emit(words, lane, lane_words, waiting, start, n)
+        lane_words[w.LANE_START] = (start + 1) % n
+        lane_words[w.LANE_COUNT] = n - 1
 
 
 @helper
@@ -192,44 +235,146 @@ def set_leaves(words: Any, reals: Any, first_id: Any) -> None:
     fill(words, first_slot, count, new_leaf(words, reals))
 
 
+@helper
+def push_all(words: Any, lanes: Any, steps: Any, count: Any, position: Any) -> None:
+    """Take `count` packed steps, the first of them of the lane at `position` of the lanes."""
+    first_lane, num_lanes = lanes
+    every_lane = lanes_of(words)
+    for i in range(count):
+        lane = first_lane + position
+        position = position + 1 if position + 1 < num_lanes else 0
+        if every_lane[lane, w.LANE_RESET]:
+            every_lane[lane, w.LANE_RESET] = 0
+            words[w.RESET_ROWS] += 1
+        else:
+            push(words, lane, every_lane[lane], steps + i * words[w.ROW_BYTES])
+
+
+@helper
+def place_all(
+    words: Any, lanes: Any, columns: Any, first: Any, count: Any, ready_made: Any
+) -> None:
+    """Pack the steps first..first + count where they will live, and make them rows."""
+    first_lane, num_lanes = lanes
+    every_lane = lanes_of(words)
+    row_bytes = words[w.ROW_BYTES]
+    ahead = max(row_bytes, PREFETCH_BYTES)
+    row_id = words[w.NEXT_ID]
+    row = row_at(words, row_id)
+    words[w.NEXT_ID] += count
+    position = first % num_lanes
+    for i in range(first, first + count):
+        for offset in range(0, row_bytes, CACHE_LINE):
+            prefetch(row + ahead + offset)
+        pack_row(columns, i, row)
+        lane = first_lane + position
+        if ready_made:
+            place(words, lane, row, row_id, -1)
+        else:
+            if i < first + num_lanes:  # the others are told when they are placed
+                link_back(words, row, row_id, every_lane[lane, w.LANE_LAST])
+            ended = settle(words, lane, every_lane[lane], row, row_id)
+            if i + num_lanes < first + count and not ended:
+                links_of(row)[2] = num_lanes
+        row += row_bytes
+        row_id += 1
+        position = position + 1 if position + 1 < num_lanes else 0
+
+
+@helper
+def close_lanes(words: Any, lanes: Any) -> None:
+    """End the episodes of lanes here, as truncated."""
+    first_lane, num_lanes = lanes
+    every_lane = lanes_of(words)
+    for lane in range(first_lane, first_lane + num_lanes):
+        close_lane(words, lane, every_lane[lane])
+
+
 @kernel
-def _write(
+def _write(header: Any, steps: Any) -> None:
+    words, reals = words_at(header)
+    first_id = words[w.NEXT_ID]
+    push_all(words, (0, words[w.NUM_LANES]), steps, words[w.NUM_LANES], 0)
+    set_leaves(words, reals, first_id)
+
+
+@kernel
+def _extend(
     header: Any,
-    steps: Any,
-    num_steps: Any,
+    table: Any,
+    num_columns: Any,
+    count: Any,
     first_lane: Any,
     num_lanes: Any,
     ready_made: Any,
     close: Any,
+    staging: Any,
+    staging_rows: Any,
 ) -> None:
     words, reals = words_at(header)
-    lanes = lanes_of(words)
+    columns = carray(int64_pointer(table), (num_columns, 3))
+    lanes = first_lane, num_lanes
+    row_bytes = words[w.ROW_BYTES]
     first_id = words[w.NEXT_ID]
-    step = steps
-    for _ in range(num_steps):
-        for lane in range(first_lane, first_lane + num_lanes):
-            if ready_made:
-                commit(words, lane, step, -1)
-            elif lanes[lane, w.LANE_RESET]:
-                lanes[lane, w.LANE_RESET] = 0
-                words[w.RESET_ROWS] += 1
-            else:
-                push(words, lane, lanes[lane], step)
-            step += words[w.ROW_BYTES]
+    every_step_is_a_row = ready_made or (
+        words[w.N_STEP] == 1 and words[w.AUTORESET] != w.AUTORESET_NEXT_STEP
+    )
+    first = np.int64(0)
+    while first < count:
+        if every_step_is_a_row:
+            slot = (words[w.NEXT_ID] - words[w.BASE_ID]) % words[w.CAPACITY]
+            together = min(words[w.CAPACITY] - slot, count - first)
+            place_all(words, lanes, columns, first, together, ready_made)
+        else:
+            together = min(staging_rows, count - first)
+            for i in range(together):
+                pack_row(columns, first + i, staging + i * row_bytes)
+            push_all(words, lanes, staging, together, first % num_lanes)
+        first += together
     if close:
-        for lane in range(first_lane, first_lane + num_lanes):
-            close_lane(words, lane, lanes[lane])
+        close_lanes(words, lanes)
     set_leaves(words, reals, first_id)
 
 
-def write(
-    state: State, steps: Tensor, first_lane: int, *, ready_made: bool = False, close: bool = False
-) -> None:
+@kernel
+def _flush(header: Any, first_lane: Any, num_lanes: Any) -> None:
+    words, reals = words_at(header)
+    first_id = words[w.NEXT_ID]
+    close_lanes(words, (first_lane, num_lanes))
+    set_leaves(words, reals, first_id)
+
+
+def write(state: State, steps: Tensor) -> None:
     """See `reference.write`."""
-    num_steps, num_lanes, _ = steps.shape
-    _write(state.header, steps.data_ptr(), num_steps, first_lane, num_lanes, ready_made, close)
+    _write(state.header, steps.data_ptr())
 
 
-def flush(state: State, first_lane: int, num_lanes: int) -> None:
+def extend(
+    state: State,
+    columns: list[Column],
+    count: int,
+    lanes: range,
+    staging: Tensor,
+    *,
+    ready_made: bool,
+    close: bool,
+) -> None:
+    """See `reference.extend`."""
+    table = table_of(columns)
+    _extend(
+        state.header,
+        table.buffer_info()[0],
+        len(columns),
+        count,
+        lanes.start,
+        len(lanes),
+        ready_made,
+        close,
+        staging.data_ptr(),
+        len(staging),
+    )
+
+
+def flush(state: State, lanes: range) -> None:
     """See `reference.flush`."""
-    _write(state.header, 0, 0, first_lane, num_lanes, False, True)
+    _flush(state.header, lanes.start, len(lanes))

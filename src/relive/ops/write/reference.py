@@ -18,47 +18,75 @@ from torch import Tensor
 
 from relive.fields import LAST_LINK
 from relive.ops import words as w
+from relive.ops.pack.reference import pack
 from relive.ops.tree import reference as tree
 
 if TYPE_CHECKING:
+    from relive.ops.pack.reference import Column
     from relive.ops.state import State
 
 
-def write(
-    state: State, steps: Tensor, first_lane: int, *, ready_made: bool = False, close: bool = False
-) -> None:
-    """Write steps, one per lane and time, into `steps.shape[1]` lanes from `first_lane` on.
+def write(state: State, steps: Tensor) -> None:
+    """Write one step of every lane.
 
     Args:
-        steps: uint8 [T, L, row_bytes], packed as rows; discount and links need not be filled in.
+        steps: uint8 [E, row_bytes], packed as rows; discount and links need not be filled in.
+    """
+    first_id = state.word(w.NEXT_ID)
+    for lane, step in enumerate(steps):
+        _take(state, lane, step)
+    _set_leaves(state, first_id)
+
+
+def extend(
+    state: State,
+    columns: list[Column],
+    count: int,
+    lanes: range,
+    staging: Tensor,  # noqa: ARG001 - only faster with it
+    *,
+    ready_made: bool,
+    close: bool,
+) -> None:
+    """Write many steps, those of all `lanes` at one time before those of the next.
+
+    Args:
+        columns: what the steps are made of, see `pack`.
+        count: steps in all.
+        staging: uint8 [at least one row, row_bytes]; may be used, means nothing afterwards.
         ready_made: the steps are finished rows (discount filled in): stored as they are, unlinked.
         close: end the episodes of these lanes afterwards, as `flush` does.
     """
     first_id = state.word(w.NEXT_ID)
-    for time in range(steps.shape[0]):
-        for position in range(steps.shape[1]):
-            lane = first_lane + position
-            step = steps[time, position]
-            if ready_made:
-                _commit(state, lane, step.clone(), linked=False)
-            elif state.lanes[lane, w.LANE_RESET]:
-                # Gymnasium's next-step autoreset: the action was ignored, this is no transition
-                state.lanes[lane, w.LANE_RESET] = 0
-                state.words[w.RESET_ROWS] += 1
-            else:
-                _push(state, lane, step)
+    steps = torch.zeros(count, state.rows.shape[1], dtype=torch.uint8, device=state.rows.device)
+    pack(steps, columns)
+    for i, step in enumerate(steps):
+        lane = lanes[i % len(lanes)]
+        if ready_made:
+            _commit(state, lane, step, linked=False)
+        else:
+            _take(state, lane, step)
     if close:
-        for lane in range(first_lane, first_lane + steps.shape[1]):
+        for lane in lanes:
             _close(state, lane)
     _set_leaves(state, first_id)
 
 
-def flush(state: State, first_lane: int, num_lanes: int) -> None:
+def flush(state: State, lanes: range) -> None:
     """End the episodes of some lanes here, as truncated: what waits becomes rows."""
     first_id = state.word(w.NEXT_ID)
-    for lane in range(first_lane, first_lane + num_lanes):
+    for lane in lanes:
         _close(state, lane)
     _set_leaves(state, first_id)
+
+
+def _take(state: State, lane: int, step: Tensor) -> None:
+    if state.lanes[lane, w.LANE_RESET]:
+        # Gymnasium's next-step autoreset: the action was ignored, this is no transition
+        state.lanes[lane, w.LANE_RESET] = 0
+        state.words[w.RESET_ROWS] += 1
+    else:
+        _push(state, lane, step)
 
 
 def _push(state: State, lane: int, step: Tensor) -> None:
