@@ -370,7 +370,7 @@ class ReplayBuffer:
             InputError: shapes that differ, ids that were never given out, or (with
                 bad_priority="raise") a bad number; nothing has changed then.
         """
-        if not self.prioritized:
+        if not self._sampler.prioritized:
             raise UnsupportedError(
                 "this buffer draws uniformly and has no priorities; ask buffer.prioritized first, "
                 "or make it with sampler=Proportional()"
@@ -382,7 +382,7 @@ class ReplayBuffer:
         else:
             values = vector("priorities", priorities, torch.float32)
         wanted = vector("ids", ids, torch.int64)
-        if len(wanted) != len(values):
+        if wanted.numel() != values.numel():
             raise InputError(
                 f"given {len(wanted)} ids and {len(values)} values, expected as many of each"
             )

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from relive.errors import ConfigError
@@ -26,6 +27,23 @@ from relive.errors import ConfigError
 RESERVED = {
     *("next_obs", "reward", "terminated", "truncated", "discount", "weights", "ids"),
     *("lane", "prev", "next", "final_obs", "env", "self", "to", "keys", "device"),
+}
+NUMPY_DTYPES = {
+    dtype: np.dtype(str(dtype).removeprefix("torch."))
+    for dtype in (
+        torch.bool,
+        torch.uint8,
+        torch.uint16,
+        torch.uint32,
+        torch.uint64,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.float16,
+        torch.float32,
+        torch.float64,
+    )
 }
 LAST_LINK = 2**31 - 1  # largest distance that a link holds
 SEPARATOR = "."  # of the names in a dict observation: obs.position
@@ -61,12 +79,20 @@ Fields = Mapping[str, "Field | Fields"]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A field at its place: its dotted path, bytes from the start of the row, bytes of a value."""
+    """A field at its place.
+
+    Attributes:
+        name: its dotted path.
+        offset: bytes from the start of the row.
+        nbytes: bytes of a value.
+        array_dtype: dtype of an array of values; None where NumPy has none.
+    """
 
     name: str
     field: Field
     offset: int
     nbytes: int
+    array_dtype: np.dtype[Any] | None
 
 
 class RowLayout:
@@ -118,7 +144,9 @@ class RowLayout:
     def _place(self, name: str, field: Field) -> str:
         size = field.dtype.itemsize
         offset = -(-self._end // size) * size
-        self.columns[name] = Column(name, field, offset, field.nbytes)
+        self.columns[name] = Column(
+            name, field, offset, field.nbytes, NUMPY_DTYPES.get(field.dtype)
+        )
         self._end = offset + field.nbytes
         return name
 
@@ -168,8 +196,6 @@ def _fields_of_space(space: Any, what: str) -> Any:
 
 def torch_dtype(dtype: Any) -> torch.dtype:
     """The torch dtype of a NumPy dtype."""
-    import numpy as np
-
     found = getattr(torch, np.dtype(dtype).name, None)
     if not isinstance(found, torch.dtype):
         raise ConfigError(f"dtype {dtype} has no counterpart in torch")

@@ -18,25 +18,6 @@ from relive.errors import InputError
 if TYPE_CHECKING:
     from relive.fields import Column, RowLayout
 
-NUMPY_DTYPES = {
-    dtype: np.dtype(str(dtype).removeprefix("torch."))
-    for dtype in (
-        torch.bool,
-        torch.uint8,
-        torch.uint16,
-        torch.uint32,
-        torch.uint64,
-        torch.int8,
-        torch.int16,
-        torch.int32,
-        torch.int64,
-        torch.float16,
-        torch.float32,
-        torch.float64,
-    )
-}
-
-
 # What may be stored in a number without looking at it: it is in range whatever its value.
 FLOATS, BOOLS = (float, np.float64, np.float32), (bool, np.bool_)
 SAFE_SCALARS: dict[torch.dtype, tuple[type, ...]] = {
@@ -145,7 +126,7 @@ class _Target:
         self.column = column
         self.shape = (*leading, *field.shape)
         self.tensor = self.lanes if leading else self.lanes[0]
-        self.dtype = NUMPY_DTYPES.get(field.dtype)  # None: NumPy has no such dtype
+        self.dtype = column.array_dtype
         self.array: Any = None if self.dtype is None else self.tensor.numpy()
         self.scalars = () if self.shape else SAFE_SCALARS.get(field.dtype, ())
 
@@ -165,7 +146,10 @@ class _Target:
 class _Targets:
     """The columns of a dict of fields."""
 
-    array, dtype, scalars, shape = None, None, (), None
+    array: Any = None
+    dtype: Any = None
+    scalars: tuple[type, ...] = ()
+    shape: Any = None
 
     def __init__(self, name: str, tree: dict[str, Any]) -> None:
         self._name, self._tree = name, tree
@@ -208,7 +192,9 @@ def check_columns(
     """
     found = []
     for field, value in values.items():
-        for name, part in _walk(layout.tree[field], value, field):
+        tree = layout.tree[field]
+        parts = ((tree, value),) if isinstance(tree, str) else _walk(tree, value, field)
+        for name, part in parts:
             column = layout.columns[name]
             found.append((column, check(column, part, leading + column.field.shape)))
     return found
@@ -216,7 +202,7 @@ def check_columns(
 
 def packed_form(column: Column, value: Any) -> Any:
     """A checked value as a contiguous CPU array or tensor of its column's dtype."""
-    dtype = NUMPY_DTYPES.get(column.field.dtype)
+    dtype = column.array_dtype
     if isinstance(value, Tensor) or dtype is None:
         return torch.as_tensor(value).to("cpu", column.field.dtype).contiguous()
     if value.dtype is dtype and value.flags.c_contiguous:
@@ -231,11 +217,7 @@ def check(column: Column, value: Any, shape: tuple[int, ...]) -> Any:
     Raises:
         InputError: says what was given and what the field is.
     """
-    if (
-        type(value) is np.ndarray
-        and value.shape == shape
-        and value.dtype is NUMPY_DTYPES.get(column.field.dtype)
-    ):
+    if type(value) is np.ndarray and value.shape == shape and value.dtype is column.array_dtype:
         return value
     if isinstance(value, Tensor):
         given_dtype: Any = value.dtype
@@ -246,7 +228,7 @@ def check(column: Column, value: Any, shape: tuple[int, ...]) -> Any:
         except ValueError as error:
             raise InputError(f"{column.name}: not an array: {error}") from None
         given_dtype = value.dtype
-        fits = _numpy_fits(value, column.field.dtype)
+        fits = _numpy_fits(value, column.array_dtype)
     if tuple(value.shape) != shape:
         raise InputError(f"{column.name}: given shape {tuple(value.shape)}, expected {shape}")
     if not fits:
@@ -257,8 +239,7 @@ def check(column: Column, value: Any, shape: tuple[int, ...]) -> Any:
     return value.detach() if isinstance(value, Tensor) and value.requires_grad else value
 
 
-def _numpy_fits(value: np.ndarray[Any, Any], dtype: torch.dtype) -> bool:
-    target = NUMPY_DTYPES.get(dtype)
+def _numpy_fits(value: np.ndarray[Any, Any], target: np.dtype[Any] | None) -> bool:
     if target is None:  # bfloat16 and the like: any real number
         return value.dtype.kind in "fiub"
     if value.dtype == target:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor
 
 from relive.errors import InputError
 from relive.writing.packer import check_columns, packed_form
@@ -34,7 +33,7 @@ class Stream:
     def __init__(self, layout: RowLayout, values: Mapping[str, Any], num_lanes: int | None) -> None:
         lanes = () if num_lanes is None else (num_lanes,)
         reward = values["reward"]
-        given = tuple(reward.shape) if isinstance(reward, Tensor) else np.shape(reward)
+        given = tuple(reward.shape) if hasattr(reward, "shape") else np.shape(reward)
         if len(given) != 1 + len(lanes) or given[1:] != lanes:
             wanted = "[T]" if num_lanes is None else f"[T, {num_lanes}]"
             raise InputError(f"reward: given shape {given}, expected {wanted}")

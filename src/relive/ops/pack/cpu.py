@@ -25,14 +25,10 @@ def pack_row(columns: Any, index: Any, row: Any) -> None:
 
 def table_of(columns: list[Column]) -> array[int]:
     """Offset, bytes and address of every column: what a kernel is told of them."""
-    return array(
-        "q",
-        [
-            number
-            for offset, nbytes, values in columns
-            for number in (offset, nbytes, address_of(values))
-        ],
-    )
+    numbers: list[int] = []
+    for offset, nbytes, values in columns:
+        numbers += offset, nbytes, address_of(values)
+    return array("q", numbers)
 
 
 def address_of(values: Any) -> int:

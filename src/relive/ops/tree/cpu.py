@@ -137,8 +137,21 @@ def sum_range(words: Any, first: Any, last: Any) -> Any:
 
 
 @helper
-def add_mass(words: Any, sums: Any, slot: Any, mass: Any) -> None:
+def add_masses(words: Any, slots: Any, masses: Any) -> None:
+    """Add to every node above each slot, one level after the other."""
+    sums = sums_of(words)
+    nodes = slots >> w.LEAF_BITS
+    for level in range(words[w.NUM_LEVELS]):
+        first = words[w.LEVEL_0 + level]
+        for k in range(nodes.shape[0]):
+            sums[first + nodes[k]] += masses[k]
+            nodes[k] >>= w.NODE_BITS
+
+
+@helper
+def add_mass(words: Any, slot: Any, mass: Any) -> None:
     """Add to every node above a slot."""
+    sums = sums_of(words)
     node = slot >> w.LEAF_BITS
     for level in range(words[w.NUM_LEVELS]):
         sums[words[w.LEVEL_0 + level] + node] += mass
@@ -240,22 +253,39 @@ def update_extremum(
 
 
 @helper
-def keeps_extrema(words: Any) -> Any:
-    """Whether there are any."""
-    return (words[w.NORMALIZE] == w.BUFFER_NORMALIZER) | (words[w.NEW_PRIORITY] == w.MAX_CURRENT)
+def as_extremum(leaf: Any, largest: Any) -> Any:
+    """What a leaf counts for: a leaf of 0 is nobody's smallest."""
+    return leaf if largest or leaf > np.float32(0) else INFINITY
 
 
 @helper
-def update_extrema(words: Any, slot: Any, old: Any, new: Any) -> None:
-    """Bring whichever extrema are kept up to date after a leaf has changed from old to new."""
+def update_extrema(words: Any, address: Any, slots: Any, old: Any, new: Any, largest: Any) -> None:
+    """Bring the extrema at an address up to date after leaves have changed from old to new.
+
+    Most changes leave the lowest node as it is: those that may not are picked out first.
+    """
+    nodes = carray(float32_pointer(address), num_nodes(words))
+    picked = np.empty(slots.shape[0], np.int64)
+    number = 0
+    for k in range(slots.shape[0]):
+        current = nodes[slots[k] >> w.LEAF_BITS]
+        before = as_extremum(old[k], largest)
+        value = as_extremum(new[k], largest)
+        picked[number] = k
+        number += np.int64(better(value, current, largest) | (before == current))
+    for j in range(number):
+        k = picked[j]
+        before = as_extremum(old[k], largest)
+        update_extremum(words, nodes, slots[k], before, as_extremum(new[k], largest), largest)
+
+
+@helper
+def update_all_extrema(words: Any, slots: Any, old: Any, new: Any) -> None:
+    """The same for whichever extrema are kept."""
     if words[w.NORMALIZE] == w.BUFFER_NORMALIZER:
-        mins = carray(float32_pointer(words[w.MINS]), num_nodes(words))
-        before = old if old > np.float32(0) else INFINITY
-        value = new if new > np.float32(0) else INFINITY
-        update_extremum(words, mins, slot, before, value, False)
+        update_extrema(words, words[w.MINS], slots, old, new, False)
     if words[w.NEW_PRIORITY] == w.MAX_CURRENT:
-        maxs = carray(float32_pointer(words[w.MAXS]), num_nodes(words))
-        update_extremum(words, maxs, slot, old, new, True)
+        update_extrema(words, words[w.MAXS], slots, old, new, True)
 
 
 @helper
@@ -292,14 +322,20 @@ def fill(words: Any, first: Any, count: Any, leaf: Any) -> None:
     if not total_fits(words, rest, coarse, count * mass_of(leaf, power_of_two(coarse))):
         change_scale(words)
     elif count == 1:
-        add_mass(words, sums_of(words), first, mass_of(leaf, unit) - mass_of(before, unit))
+        add_mass(words, first, mass_of(leaf, unit) - mass_of(before, unit))
         words[w.TOTAL] = rest + mass_of(leaf, unit)
     else:
         words[w.TOTAL] = sum_range(words, first, first + head - 1)
         if count > head:
             words[w.TOTAL] = sum_range(words, 0, count - head - 1)
     if count == 1:
-        update_extrema(words, first, before, leaf)
+        if words[w.NORMALIZE] == w.BUFFER_NORMALIZER:
+            mins = carray(float32_pointer(words[w.MINS]), num_nodes(words))
+            was, value = as_extremum(before, False), as_extremum(leaf, False)
+            update_extremum(words, mins, first, was, value, False)
+        if words[w.NEW_PRIORITY] == w.MAX_CURRENT:
+            maxs = carray(float32_pointer(words[w.MAXS]), num_nodes(words))
+            update_extremum(words, maxs, first, before, leaf, True)
     else:
         refresh_all_extrema(words, first, first + head - 1)
         if count > head:

@@ -22,16 +22,14 @@ from relive.ops.compiled import (
 )
 from relive.ops.power.cpu import power
 from relive.ops.tree.cpu import (
-    add_mass,
+    add_masses,
     change_scale,
-    keeps_extrema,
     leaves_of,
     mass_of,
     power_of_two,
     roomy_scale,
-    sums_of,
     total_fits,
-    update_extrema,
+    update_all_extrema,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
 
 SMALLEST, LARGEST = np.float32(w.SMALLEST_LEAF), np.float32(w.LARGEST_LEAF)
 ZERO, ONE = np.float32(0), np.float32(1)
-KEEP = np.float32(-1)  # in place of a leaf: a bad number leaves the old one
+KEEP = np.float32(-np.inf)  # in place of a leaf: a bad number leaves the old one
 STALE = -1  # in place of a slot
 
 
@@ -75,6 +73,8 @@ def find_slots(words: Any, ids: Any, slots: Any) -> None:
     oldest_slot = (oldest - words[w.BASE_ID]) % capacity
     leaves = words[w.LEAVES]
     sums = words[w.SUMS]
+    mins = words[w.MINS]
+    keeps_mins = words[w.NORMALIZE] == w.BUFFER_NORMALIZER
     stale = np.int64(0)
     for i in range(ids.shape[0]):
         slot = oldest_slot + ids[i] - oldest
@@ -86,6 +86,8 @@ def find_slots(words: Any, ids: Any, slots: Any) -> None:
             slots[i] = slot
             prefetch(leaves + 4 * slot)
             prefetch(sums + 8 * (slot >> w.LEAF_BITS))
+            if keeps_mins:
+                prefetch(mins + 4 * (slot >> w.LEAF_BITS))
     words[w.STALE_UPDATES] += stale
 
 
@@ -108,94 +110,100 @@ def transform(reals: Any, values: Any, as_leaves: Any, new: Any) -> None:
 
 
 @helper
-def hold(words: Any, reals: Any, values: Any, as_leaves: Any, slots: Any, new: Any) -> None:
-    """Hold leaves within bounds, put in what a bad number asks for, and count both."""
+def hold(words: Any, reals: Any, values: Any, as_leaves: Any, slots: Any, asked: Any) -> None:
+    """Hold leaves within bounds, put in what a bad number asks for, and count both.
+
+    What a bad number asks for is negative: it does not count as the largest leaf that was set.
+    """
     bad_leaf = KEEP
     if words[w.BAD_PRIORITY] == w.MAX_BAD:
-        bad_leaf = np.float32(reals[w.MAX_LEAF]) if reals[w.MAX_LEAF] > 0.0 else ONE
+        bad_leaf = -np.float32(reals[w.MAX_LEAF]) if reals[w.MAX_LEAF] > 0.0 else -ONE
     clamped = np.int64(0)
     bad = np.int64(0)
     for i in range(values.shape[0]):
         good = is_good(values[i], as_leaves)
-        leaf = new[i]
+        leaf = asked[i]
         held = min(max(leaf, SMALLEST), LARGEST) if leaf > ZERO else ZERO
         clamped += np.int64(good & (leaf > ZERO) & (held != leaf) & (slots[i] != STALE))
         bad += np.int64(not good)
-        new[i] = held if good else bad_leaf
+        asked[i] = held if good else bad_leaf
     words[w.BAD_PRIORITIES] += bad
     words[w.CLAMPED_PRIORITIES] += clamped
 
 
 @helper
-def decide(
-    words: Any, reals: Any, values: Any, as_leaves: Any, slots: Any, new: Any, old: Any
-) -> Any:
-    """Keep one entry for each slot, the last of the batch.
+def decide(words: Any, slots: Any, asked: Any, chosen: Any, new: Any, old: Any) -> Any:
+    """Which slots change, from which leaf to which: of several entries for one, the last decides.
 
-    Entries move to the end of `slots` and `new`, their old leaves into `old`: KEEP where the leaf
-    stays as it is. Returns where they begin. This goes backwards; the leaf of a slot that has been
-    decided carries a sign bit, which `assign` takes away.
+    Fills `chosen`, `new` and `old`; returns how many there are. This goes backwards; the leaf of a
+    slot that has been decided carries a sign bit, which setting it takes away.
     """
     leaves = leaves_of(words)
-    count = slots.shape[0]
-    decided = count
-    largest = ZERO
-    for i in range(count - 1, -1, -1):
+    number = 0
+    kept = 0
+    for i in range(slots.shape[0] - 1, -1, -1):
         slot = slots[i]
         if slot == STALE:
             continue
         leaf = leaves[slot]
         if np.signbit(leaf):
             continue
-        decided -= 1
         leaves[slot] = -leaf
-        slots[decided] = slot
-        if new[i] == KEEP:
-            new[decided] = leaf
-            old[decided] = KEEP
-        else:
-            # what a bad number asks for is not set by it, nor a leaf that is written back as read
-            if is_good(values[i], as_leaves) and not (as_leaves and new[i] == leaf):
-                largest = max(largest, new[i])
-            new[decided] = new[i]
-            old[decided] = leaf
+        chosen[number] = slot
+        new[number] = asked[i]
+        old[number] = leaf
+        keep = np.int64(asked[i] == KEEP)
+        kept += keep
+        number += 1 - keep
+    if kept > 0:
+        for i in range(slots.shape[0]):
+            if slots[i] != STALE:
+                leaves[slots[i]] = abs(leaves[slots[i]])
+    return number
+
+
+@helper
+def note_largest(reals: Any, as_leaves: Any, new: Any, old: Any) -> None:
+    """Remember the largest leaf that was set; writing back what was read sets nothing."""
+    largest = ZERO
+    for k in range(new.shape[0]):
+        is_set = (new[k] >= ZERO) & (not (as_leaves & (new[k] == old[k])))
+        largest = max(largest, new[k] if is_set else ZERO)
+        new[k] = abs(new[k])
     reals[w.MAX_LEAF] = max(reals[w.MAX_LEAF], np.float64(largest))
-    return decided
 
 
 @helper
 def assign(words: Any, slots: Any, new: Any, old: Any) -> None:
-    """Set the leaves of slots and everything above them."""
+    """Set the leaves of different slots and everything above them."""
     leaves = leaves_of(words)
     count = slots.shape[0]
     unit = power_of_two(words[w.SCALE])
+    changes = np.empty(count, np.int64)
     largest = ZERO
-    rest = words[w.TOTAL]
+    change = np.int64(0)
+    taken = np.int64(0)
+    for k in range(count):
+        mass = mass_of(old[k], unit)
+        changes[k] = mass_of(new[k], unit) - mass  # means something if the scale stays
+        change += changes[k]
+        taken += mass
+        largest = max(largest, new[k])
     for k in range(count):
         leaves[slots[k]] = new[k]
-        changes = old[k] != KEEP
-        rest -= mass_of(old[k], unit) if changes else np.int64(0)
-        largest = max(largest, new[k] if changes else ZERO)
     coarse = min(words[w.SCALE], roomy_scale(words, largest))
-    coarse_unit = power_of_two(coarse)
-    coarse_mass = np.int64(0)
-    for k in range(count):
-        coarse_mass += mass_of(new[k], coarse_unit) if old[k] != KEEP else np.int64(0)
-    if not total_fits(words, rest, coarse, coarse_mass):
+    coarse_mass = taken + change
+    if coarse < words[w.SCALE]:
+        coarse_unit = power_of_two(coarse)
+        coarse_mass = np.int64(0)
+        for k in range(count):
+            coarse_mass += mass_of(new[k], coarse_unit)
+    if not total_fits(words, words[w.TOTAL] - taken, coarse, coarse_mass):
         change_scale(words)
     else:
-        sums = sums_of(words)
-        total = rest
-        for k in range(count):
-            if old[k] != KEEP:
-                mass = mass_of(new[k], unit)
-                total += mass
-                add_mass(words, sums, slots[k], mass - mass_of(old[k], unit))
-        words[w.TOTAL] = total
-    if keeps_extrema(words):
-        for k in range(count):
-            if old[k] != KEEP:
-                update_extrema(words, slots[k], old[k], new[k])
+        words[w.TOTAL] += change
+        add_masses(words, slots, changes)
+    update_all_extrema(words, slots, old, new)
 
 
 @kernel
@@ -207,17 +215,21 @@ def _update(header: Any, ids_address: Any, values_address: Any, count: Any, as_l
     if refused != w.OK:
         return refused
     slots = np.empty(count, np.int64)
+    asked = np.empty(count, np.float32)
+    find_slots(words, ids, slots)
+    transform(reals, values, as_leaves, asked)
+    hold(words, reals, values, as_leaves, slots, asked)
+    chosen = np.empty(count, np.int64)
     new = np.empty(count, np.float32)
     old = np.empty(count, np.float32)
-    find_slots(words, ids, slots)
-    transform(reals, values, as_leaves, new)
-    hold(words, reals, values, as_leaves, slots, new)
-    first = decide(words, reals, values, as_leaves, slots, new, old)
-    assign(words, slots[first:], new[first:], old[first:])
+    number = decide(words, slots, asked, chosen, new, old)
+    if number > 0:
+        note_largest(reals, as_leaves, new[:number], old[:number])
+        assign(words, chosen[:number], new[:number], old[:number])
     words[w.UPDATED_ROWS] += count
     return w.OK
 
 
 def update(state: State, ids: Tensor, values: Tensor, *, as_leaves: bool) -> int:
     """See `reference.update`."""
-    return int(_update(state.header, ids.data_ptr(), values.data_ptr(), len(ids), as_leaves))
+    return int(_update(state.header, ids.data_ptr(), values.data_ptr(), ids.numel(), as_leaves))
