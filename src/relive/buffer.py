@@ -183,13 +183,15 @@ class ReplayBuffer:
         with self._lock:
             packer.pack(obs, action, reward, next_obs, terminated, truncated, own)
             if self._autoreset == "same_step":
-                self._pack_final(final_obs)
+                packer.out_of_range += self._pack_final(final_obs)
             elif final_obs is not None:
                 raise InputError(
                     "final_obs belongs to autoreset='same_step'; "
                     f"this buffer has {self._autoreset!r}"
                 )
             self._ops.write(self._state, self._steps)
+            if packer.out_of_range:
+                self._state.words[w.OUT_OF_RANGE] += packer.out_of_range
 
     def extend(
         self,
@@ -241,16 +243,18 @@ class ReplayBuffer:
             given["discount"] = discount
         stream = Stream(self._layout, given, num_lanes=None if env is not None else self._num_envs)
         with self._lock:
-            for columns, count, is_last in stream.pieces():
+            for piece in stream.pieces():
                 self._ops.extend(
                     self._state,
-                    columns,
-                    count,
+                    piece.columns,
+                    piece.steps,
                     lanes,
                     self._staging,
                     ready_made=discount is not None,
-                    close=discount is None and is_last,
+                    close=discount is None and piece.is_last,
                 )
+                if piece.out_of_range:
+                    self._state.words[w.OUT_OF_RANGE] += piece.out_of_range
 
     def end_episode(self, env: int | None = None) -> None:
         """Close the episode of one lane (None: of all) here, as truncated.
@@ -532,12 +536,12 @@ class ReplayBuffer:
             )
         return range(env, env + 1)
 
-    def _pack_final(self, final_obs: Any) -> None:
-        ended = self._flags[0] | self._flags[1]
-        if ended.any():
-            lanes = ended.nonzero().view(-1).tolist()
-            value = resets.final_of(self._layout.tree["obs"], final_obs, lanes)
-            self._packer.pack_lanes("next_obs", value, lanes)
+    def _pack_final(self, final_obs: Any) -> int:
+        lanes = (self._flags[0] | self._flags[1]).nonzero().view(-1).tolist()
+        if not lanes:
+            return 0
+        value = resets.final_of(self._layout.tree["obs"], final_obs, lanes)
+        return self._packer.pack_lanes("next_obs", value, lanes)
 
     def _wrong_names(self, own: Iterable[str]) -> str:
         missing, unknown = sorted(self._own - set(own)), sorted(set(own) - self._own)

@@ -22,6 +22,8 @@ import numpy as np
 import torch
 
 from relive.errors import ConfigError
+from relive.ops import words as w
+from relive.ops.convert.reference import STORED_DTYPES
 
 # Stored with every row, arguments of `add`, or what a batch has besides its fields.
 RESERVED = {
@@ -45,16 +47,28 @@ NUMPY_DTYPES = {
         torch.float64,
     )
 }
+CONVERSIONS = {dtype: conversion for conversion, dtype in STORED_DTYPES.items()}
 LAST_LINK = 2**31 - 1  # largest distance that a link holds
 SEPARATOR = "."  # of the names in a dict observation: obs.position
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Shape and dtype of one field of a transition, without any batch axis."""
+    """One field of a transition.
+
+    Attributes:
+        shape: without any batch axis.
+        dtype: of the field in a batch.
+        store: dtype in the buffer, if another; `dtype` is float32 then. uint8 is for values k/255:
+            they come back exactly, other values in [0, 1] as the nearest such number, and arrays of
+            uint8 are taken as the k themselves. float16 and bfloat16 round. What the stored dtype
+            cannot hold (outside [0, 1], beyond the largest float16) becomes the nearest it can, NaN
+            becomes 0 in uint8; both are counted by `stats`.
+    """
 
     shape: tuple[int, ...] = ()
     dtype: torch.dtype = torch.float32
+    store: torch.dtype | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.shape, tuple | list | torch.Size):
@@ -66,12 +80,24 @@ class Field:
             raise ConfigError(f"a field's shape is a tuple of sizes >= 1; given {self.shape!r}")
         if not isinstance(self.dtype, torch.dtype) or self.dtype.is_complex:
             raise ConfigError(f"a field's dtype is a real torch.dtype; given {self.dtype!r}")
+        if self.store not in (None, self.dtype) and (
+            self.store not in CONVERSIONS or self.dtype != torch.float32
+        ):
+            raise ConfigError(
+                "a float32 field is stored as torch.uint8, torch.float16 or torch.bfloat16, any "
+                f"other as it is; given dtype={self.dtype!r}, store={self.store!r}"
+            )
         object.__setattr__(self, "shape", shape)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of one value."""
+        """Bytes of one value in a batch."""
         return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def stored_dtype(self) -> torch.dtype:
+        """Dtype in the buffer."""
+        return self.dtype if self.store is None else self.store
 
 
 Fields = Mapping[str, "Field | Fields"]
@@ -84,8 +110,9 @@ class Column:
     Attributes:
         name: its dotted path.
         offset: bytes from the start of the row.
-        nbytes: bytes of a value.
-        array_dtype: dtype of an array of values; None where NumPy has none.
+        nbytes: bytes of a stored value.
+        array_dtype: dtype of an array of stored values; None where NumPy has none.
+        conversion: from what is stored to what a batch holds, a word.
     """
 
     name: str
@@ -93,6 +120,7 @@ class Column:
     offset: int
     nbytes: int
     array_dtype: np.dtype[Any] | None
+    conversion: int
 
 
 class RowLayout:
@@ -142,12 +170,14 @@ class RowLayout:
             self.tree[name] = name
 
     def _place(self, name: str, field: Field) -> str:
-        size = field.dtype.itemsize
-        offset = -(-self._end // size) * size
+        dtype = field.stored_dtype
+        offset = -(-self._end // dtype.itemsize) * dtype.itemsize
+        nbytes = math.prod(field.shape) * dtype.itemsize
+        conversion = w.NO_CONVERSION if dtype == field.dtype else CONVERSIONS[dtype]
         self.columns[name] = Column(
-            name, field, offset, field.nbytes, NUMPY_DTYPES.get(field.dtype)
+            name, field, offset, nbytes, NUMPY_DTYPES.get(dtype), conversion
         )
-        self._end = offset + field.nbytes
+        self._end = offset + nbytes
         return name
 
     def _place_all(self, name: str, field: Field | Fields) -> Any:

@@ -12,6 +12,9 @@ from tests.equivalence.states import assert_same_batch, assert_same_state
 SIZES = [*range(1, 70), 96, 127, 128, 129, 255, 256, 257, 300, 1000]
 FIELDS = {
     "obs": Field((3,), torch.uint8),
+    "half": Field((7,), store=torch.float16),
+    "unit": Field((5,), store=torch.uint8),
+    "brain": Field((9,), store=torch.bfloat16),
     "action": Field(),
     **{f"own_{size}": Field((size,), torch.uint8) for size in SIZES},
 }
@@ -21,8 +24,10 @@ def steps(rng: np.random.Generator, count: int) -> dict[str, np.ndarray]:
     values = {
         name: rng.integers(0, 256, (count, *field.shape)).astype(np.uint8)
         for name, field in FIELDS.items()
-        if name != "action"
+        if name not in ("action", "half", "brain")
     }
+    for name in ("half", "brain"):
+        values[name] = rng.normal(size=(count, *FIELDS[name].shape))
     flags = np.zeros(count, bool)
     numbers = {"action": rng.normal(size=count), "reward": rng.normal(size=count)}
     return {**values, **numbers, "next_obs": values["obs"] ^ 1, "terminated": flags}

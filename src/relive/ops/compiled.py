@@ -86,6 +86,8 @@ int32_pointer = _pointer_to(types.int32)
 float64_pointer = _pointer_to(types.float64)
 float32_pointer = _pointer_to(types.float32)
 byte_pointer = _pointer_to(types.uint8)
+uint16_pointer = _pointer_to(types.uint16)
+uint32_pointer = _pointer_to(types.uint32)
 
 
 @helper

@@ -25,7 +25,7 @@ class State:
         mins, maxs: float32, smallest positive and largest leaf below each node; empty unless
             needed.
         gammas: float64 [n + 1], gamma^k.
-        columns: int64 [C, 2], offset in a row and bytes of each gathered field.
+        columns: int64 [C, COLUMN_WORDS], where each gathered field lies and how it is read.
         uses: int32 [N], draws of each live row; empty unless reuse is tracked.
         age_counts, reuse_counts: int64 [HISTOGRAM_BINS]; empty unless reuse is tracked.
     """

@@ -55,6 +55,7 @@ CLAMPED_PRIORITIES = 61
 CLIPPED_WEIGHTS = 62
 RESET_ROWS = 63
 RESCALES = 64
+OUT_OF_RANGE = 65
 
 # float64
 FLOATS = 72
@@ -76,6 +77,11 @@ NO_NORMALIZER, BATCH_NORMALIZER, BUFFER_NORMALIZER = 0, 1, 2
 MAX_SEEN, MAX_CURRENT = 0, 1
 KEEP_BAD, MAX_BAD, RAISE_BAD = 0, 1, 2
 AUTORESET_DISABLED, AUTORESET_NEXT_STEP, AUTORESET_SAME_STEP = 0, 1, 2
+
+NO_CONVERSION, FROM_UINT8, FROM_FLOAT16, FROM_BFLOAT16 = 0, 1, 2, 3
+
+# Words of one gathered column: where it lies in a row, bytes there, bytes in a batch, conversion.
+COLUMN_OFFSET, COLUMN_BYTES, COLUMN_BATCH_BYTES, COLUMN_CONVERSION, COLUMN_WORDS = 0, 1, 2, 3, 4
 
 # Words of one lane: steps waiting for their window to fill, the first of them, the lane's last row
 # in this episode (-1: none), and whether the next step is the fake one of a next-step autoreset.

@@ -146,7 +146,7 @@ def tensor_shapes(
         "mins": ((nodes if sampler is not None and sampler.needs_smallest else 0,), torch.float32),
         "maxs": ((nodes if sampler is not None and sampler.needs_largest else 0,), torch.float32),
         "gammas": ((n_step + 1,), torch.float64),
-        "columns": ((len(BatchLayout(layout).gathered), 2), torch.int64),
+        "columns": ((len(BatchLayout(layout).gathered), w.COLUMN_WORDS), torch.int64),
         "uses": ((capacity if track_reuse else 0,), torch.int32),
         "age_counts": ((bins,), torch.int64),
         "reuse_counts": ((bins,), torch.int64),

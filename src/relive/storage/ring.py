@@ -20,7 +20,7 @@ from relive.ops.tree.shape import CHILDREN, LEAVES_PER_NODE, level_sizes, lowest
 
 if TYPE_CHECKING:
     from relive.batch import BatchLayout
-    from relive.fields import RowLayout
+    from relive.fields import Column, RowLayout
     from relive.ops.state import State
 
 
@@ -45,13 +45,16 @@ def initialise(
         sizes = level_sizes(capacity)
         words[w.NUM_LEVELS] = len(sizes)
         words[w.LEVEL_0 + 1 : w.LEVEL_0 + 1 + len(sizes)] = torch.tensor(sizes).cumsum(0)
-    state.columns.copy_(
-        torch.tensor([(column.offset, column.field.nbytes) for column in batch.gathered])
-    )
+    state.columns.copy_(torch.tensor([column_words(column) for column in batch.gathered]))
     state.gammas.copy_(
         torch.tensor([gamma**k for k in range(len(state.gammas))], dtype=torch.float64)
     )
     clear(state)
+
+
+def column_words(column: Column) -> tuple[int, int, int, int]:
+    """What kernels are told of a gathered column."""
+    return column.offset, column.nbytes, column.field.nbytes, column.conversion
 
 
 def clear(state: State) -> None:
@@ -119,6 +122,7 @@ def stats(state: State) -> dict[str, Any]:
       stale_updates              for rows overwritten meanwhile
       clamped_priorities         outside [2^-40, 2^40]
     clipped_weights            above weight_clip
+    out_of_range               values that their stored dtype could not hold
     dropped_reset_rows         fake steps of a next-step autoreset
     rescales                   changes of the mass scale, each a pass over the tree
     progress, beta             training samples so far, and beta there (None: not prioritized)
@@ -140,6 +144,7 @@ def stats(state: State) -> dict[str, Any]:
         "stale_updates": state.word(w.STALE_UPDATES),
         "clamped_priorities": state.word(w.CLAMPED_PRIORITIES),
         "clipped_weights": state.word(w.CLIPPED_WEIGHTS),
+        "out_of_range": state.word(w.OUT_OF_RANGE),
         "dropped_reset_rows": state.word(w.RESET_ROWS),
         "rescales": state.word(w.RESCALES),
         "progress": state.word(w.PROGRESS),

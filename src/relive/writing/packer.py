@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from relive.errors import InputError
+from relive.ops import words as w
+from relive.ops.convert.reference import encode
 
 if TYPE_CHECKING:
     from relive.fields import Column, RowLayout
@@ -34,6 +36,9 @@ class Packer:
     Values are copied; floats are rounded to the dtype of the field, integers fit it or are refused.
     Nothing in `steps` means anything until `pack` has returned.
 
+    Attributes:
+        out_of_range: values of the last step that their stored dtype cannot hold.
+
     Args:
         layout: of the rows.
         steps: written into; may be shared by several packers at will.
@@ -53,6 +58,7 @@ class Packer:
         self._bare = not leading
         self._memory = steps.numpy().data.cast("B")
         self._numbers = layout.columns["reward"].offset
+        self.out_of_range = 0
 
     def pack(
         self,
@@ -69,6 +75,7 @@ class Packer:
         Raises:
             InputError: a shape, dtype or key that does not fit.
         """
+        self.out_of_range = 0
         # Nearly all come as the array or number that is stored: these are told here.
         place, action_place, next_place = self._arrays
         for target, value in ((place, obs), (action_place, action), (next_place, next_obs)):
@@ -78,7 +85,7 @@ class Packer:
             ) or kind in target.scalars:
                 target.array[...] = value
             else:
-                target.store(value)
+                self.out_of_range += target.store(value)
         if (
             self._bare
             and type(reward) in FLOATS
@@ -92,16 +99,24 @@ class Packer:
             self._targets["terminated"].store(terminated)
             self._targets["truncated"].store(truncated)
         for name, value in own.items():
-            self._targets[name].store(value)
+            self.out_of_range += self._targets[name].store(value)
 
-    def pack_lanes(self, name: str, value: Any, lanes: list[int]) -> None:
-        """Copy a field's value for some environments: [len(lanes), *shape of the field]."""
+    def pack_lanes(self, name: str, value: Any, lanes: list[int]) -> int:
+        """Copy a field's value for some environments: [len(lanes), *shape of the field].
+
+        Returns:
+            How many numbers of it are out of range.
+        """
+        out_of_range = 0
         for leaf, part in self._targets[name].walk(value):
             given = check(leaf.column, part, (len(lanes), *leaf.column.field.shape))
+            given, outside = stored_form(leaf.column, given)
+            out_of_range += outside
             if leaf.dtype is None:
                 leaf.lanes[lanes] = torch.as_tensor(given).to(leaf.lanes)
             else:  # torch cannot index every unsigned type
                 leaf.lanes.numpy()[lanes] = np.asarray(given)
+        return out_of_range
 
 
 NUMBERS = struct.Struct("=ff??")  # reward, discount, terminated, truncated: as they lie in a row
@@ -115,12 +130,13 @@ class _Target:
 
     def __init__(self, column: Column, steps: Tensor, leading: tuple[int, ...]) -> None:
         field = column.field
-        size = field.dtype.itemsize
+        dtype = field.stored_dtype
+        size = dtype.itemsize
         lanes, row_bytes = steps.shape
         inner = torch.empty(field.shape, device="meta").stride()
         self.lanes = (
             steps.view(-1)
-            .view(field.dtype)
+            .view(dtype)
             .as_strided((lanes, *field.shape), (row_bytes // size, *inner), column.offset // size)
         )
         self.column = column
@@ -128,15 +144,16 @@ class _Target:
         self.tensor = self.lanes if leading else self.lanes[0]
         self.dtype = column.array_dtype
         self.array: Any = None if self.dtype is None else self.tensor.numpy()
-        self.scalars = () if self.shape else SAFE_SCALARS.get(field.dtype, ())
+        self.scalars = () if self.shape else SAFE_SCALARS.get(dtype, ())
 
-    def store(self, value: Any) -> None:
-        """Copy a value that fits."""
-        given = check(self.column, value, self.shape)
+    def store(self, value: Any) -> int:
+        """Copy a value that fits; returns how many numbers of it are out of range."""
+        given, outside = stored_form(self.column, check(self.column, value, self.shape))
         if self.array is None or isinstance(given, Tensor):
             self.tensor.copy_(torch.as_tensor(given))
         else:
             self.array[...] = given
+        return outside
 
     def walk(self, value: Any) -> Iterator[tuple[_Target, Any]]:
         """Itself, with the value."""
@@ -154,10 +171,9 @@ class _Targets:
     def __init__(self, name: str, tree: dict[str, Any]) -> None:
         self._name, self._tree = name, tree
 
-    def store(self, value: Any) -> None:
-        """Copy a dict of values that fit."""
-        for leaf, part in self.walk(value):
-            leaf.store(part)
+    def store(self, value: Any) -> int:
+        """Copy a dict of values that fit; returns how many numbers are out of range."""
+        return sum(leaf.store(part) for leaf, part in self.walk(value))
 
     def walk(self, value: Any) -> Iterator[tuple[_Target, Any]]:
         """Every column, with its part of the value."""
@@ -200,15 +216,36 @@ def check_columns(
     return found
 
 
-def packed_form(column: Column, value: Any) -> Any:
-    """A checked value as a contiguous CPU array or tensor of its column's dtype."""
-    dtype = column.array_dtype
-    if isinstance(value, Tensor) or dtype is None:
-        return torch.as_tensor(value).to("cpu", column.field.dtype).contiguous()
-    if value.dtype is dtype and value.flags.c_contiguous:
-        return value
+def stored_form(column: Column, value: Any) -> tuple[Any, int]:
+    """A checked value as it is stored, or what converts to it; and how much is out of range."""
+    if column.conversion == w.NO_CONVERSION or is_stored(column, value):
+        return value, 0
+    stored, outside = encode(torch.as_tensor(value), column.field.stored_dtype)
+    return stored, int(outside)
+
+
+def is_float(value: Any) -> bool:
+    """Whether an array or tensor holds floats."""
+    return value.is_floating_point() if isinstance(value, Tensor) else value.dtype.kind == "f"
+
+
+def is_stored(column: Column, value: Any) -> bool:
+    """Whether a value has the dtype that its column is stored in."""
+    if isinstance(value, Tensor):
+        return value.dtype == column.field.stored_dtype
+    return column.array_dtype is not None and value.dtype == column.array_dtype
+
+
+def packed_form(column: Column, value: Any) -> tuple[Any, int]:
+    """A checked value as contiguous memory of the stored dtype on the CPU; and as above."""
+    if type(value) is np.ndarray and value.dtype is column.array_dtype and value.flags.c_contiguous:
+        return value, 0
+    value, outside = stored_form(column, value)
+    if isinstance(value, Tensor) or column.array_dtype is None:
+        stored = torch.as_tensor(value).to("cpu", column.field.stored_dtype)
+        return stored.contiguous(), outside
     with np.errstate(all="ignore"):  # a value beyond the dtype is infinite, as it is for `add`
-        return np.ascontiguousarray(value, dtype)
+        return np.ascontiguousarray(value, column.array_dtype), outside
 
 
 def check(column: Column, value: Any, shape: tuple[int, ...]) -> Any:
@@ -231,7 +268,13 @@ def check(column: Column, value: Any, shape: tuple[int, ...]) -> Any:
         fits = _numpy_fits(value, column.array_dtype)
     if tuple(value.shape) != shape:
         raise InputError(f"{column.name}: given shape {tuple(value.shape)}, expected {shape}")
-    if not fits:
+    if column.conversion != w.NO_CONVERSION:
+        if not (is_float(value) or is_stored(column, value)):
+            raise InputError(
+                f"{column.name}: given {given_dtype}, expected floats, or what is stored, "
+                f"{column.field.stored_dtype}"
+            )
+    elif not fits:
         raise InputError(
             f"{column.name}: given {given_dtype}, expected {column.field.dtype} or what converts "
             "to it without changing its kind; convert it first, or give the field another dtype"

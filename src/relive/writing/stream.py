@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,9 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from relive.fields import RowLayout
-    from relive.ops.pack.reference import Column
+    from relive.ops.pack.reference import Column as PackedColumn
 
 PIECE_BYTES = 1 << 26  # what conversion to the stored dtype may need beside the values
+
+
+class Piece(NamedTuple):
+    """Some steps: their columns, how many they are, values their stored dtype cannot hold."""
+
+    columns: list[PackedColumn]
+    steps: int
+    out_of_range: int
+    is_last: bool
 
 
 class Stream:
@@ -44,17 +53,15 @@ class Stream:
         self._longest = max(1, PIECE_BYTES // (self._lanes * layout.row_bytes))
         self._columns = check_columns(layout, values, given)
 
-    def pieces(self) -> Iterator[tuple[list[Column], int, bool]]:
-        """Columns to be packed, how many steps they hold, and whether they are the last."""
+    def pieces(self) -> Iterator[Piece]:
+        """The steps, in memory that a kernel can read."""
         for start in range(0, self._times, self._longest):
             stop = min(start + self._longest, self._times)
             whole = stop - start == self._times
-            columns: list[Column] = [
-                (
-                    column.offset,
-                    column.nbytes,
-                    packed_form(column, value if whole else value[start:stop]),
-                )
-                for column, value in self._columns
-            ]
-            yield columns, (stop - start) * self._lanes, stop == self._times
+            columns: list[PackedColumn] = []
+            out_of_range = 0
+            for column, value in self._columns:
+                packed, outside = packed_form(column, value if whole else value[start:stop])
+                columns.append((column.offset, column.nbytes, packed))
+                out_of_range += outside
+            yield Piece(columns, (stop - start) * self._lanes, out_of_range, stop == self._times)

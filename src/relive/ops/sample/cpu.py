@@ -24,6 +24,7 @@ from relive.ops.compiled import (
     prefetch,
     words_at,
 )
+from relive.ops.convert.cpu import convert
 from relive.ops.philox.cpu import random_bits
 from relive.ops.power.cpu import power
 from relive.ops.tree.cpu import (
@@ -36,6 +37,7 @@ from relive.ops.tree.cpu import (
 )
 
 GATHER_BYTES = 1 << 14  # of rows that are copied while the next are fetched
+LARGE_BYTES = 1 << 24  # of a field of a batch: more than a core's caches hold
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -195,7 +197,7 @@ def gather_columns(words: Any, slots: Any, arena: Any) -> None:
     """
     batch_size = slots.shape[0]
     row_bytes = words[w.ROW_BYTES]
-    columns = carray(int64_pointer(words[w.COLUMNS]), (words[w.NUM_COLUMNS], 2))
+    columns = carray(int64_pointer(words[w.COLUMNS]), (words[w.NUM_COLUMNS], w.COLUMN_WORDS))
     together = max(1, GATHER_BYTES // row_bytes)
     prefetch_rows(words, slots[:together])
     for start in range(0, batch_size, together):
@@ -203,10 +205,18 @@ def gather_columns(words: Any, slots: Any, arena: Any) -> None:
         prefetch_rows(words, slots[stop : stop + together])
         block = arena + lines(8 * batch_size) + lines(4 * batch_size)
         for c in range(columns.shape[0]):
-            source = words[w.ROWS] + columns[c, 0]
-            nbytes = columns[c, 1]
-            for i in range(start, stop):
-                copy_value(block + i * nbytes, source + slots[i] * row_bytes, nbytes)
+            source = words[w.ROWS] + columns[c, w.COLUMN_OFFSET]
+            stored = columns[c, w.COLUMN_BYTES]
+            nbytes = columns[c, w.COLUMN_BATCH_BYTES]
+            conversion = columns[c, w.COLUMN_CONVERSION]
+            if conversion == w.NO_CONVERSION:
+                for i in range(start, stop):
+                    copy_value(block + i * nbytes, source + slots[i] * row_bytes, nbytes)
+            else:
+                large = batch_size * nbytes >= LARGE_BYTES
+                for i in range(start, stop):
+                    row = source + slots[i] * row_bytes
+                    convert(conversion, block + i * nbytes, row, stored, large)
             block += lines(batch_size * nbytes)
 
 

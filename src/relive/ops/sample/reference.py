@@ -20,6 +20,7 @@ from torch import Tensor
 
 from relive.batch import CACHE_LINE
 from relive.ops import words as w
+from relive.ops.convert.reference import STORED_DTYPES, decode
 from relive.ops.philox.reference import random_below
 from relive.ops.power.reference import power
 from relive.ops.tree import reference as tree
@@ -133,14 +134,18 @@ def gather(state: State, ids: Tensor, arena: Tensor) -> None:
     """Copy every gathered field of the rows `ids` (int64 [B], live) into an arena."""
     slots = (ids - state.words[w.BASE_ID]) % state.words[w.CAPACITY]
     columns = _arena_columns(state, arena, len(ids))[2:]
-    for target, (offset, nbytes) in zip(columns, state.columns.tolist(), strict=True):
-        target.copy_(state.rows[slots, offset : offset + nbytes])
+    for target, column in zip(columns, state.columns.tolist(), strict=True):
+        offset, nbytes, _, conversion = column
+        stored = state.rows[slots, offset : offset + nbytes]
+        if conversion != w.NO_CONVERSION:
+            stored = decode(stored.view(STORED_DTYPES[conversion])).view(torch.uint8)
+        target.copy_(stored)
 
 
 def _arena_columns(state: State, arena: Tensor, batch_size: int) -> list[Tensor]:
     """Ids, weights and the gathered columns as uint8 [B, bytes] views of an arena."""
     views, end = [], 0
-    for nbytes in (8, 4, *state.columns[:, 1].tolist()):
+    for nbytes in (8, 4, *state.columns[:, w.COLUMN_BATCH_BYTES].tolist()):
         views.append(arena[end : end + batch_size * nbytes].view(batch_size, nbytes))
         end += -(-batch_size * nbytes // CACHE_LINE) * CACHE_LINE
     return views

@@ -266,7 +266,7 @@ def update_extrema(words: Any, address: Any, slots: Any, old: Any, new: Any, lar
     """
     nodes = carray(float32_pointer(address), num_nodes(words))
     picked = np.empty(slots.shape[0], np.int64)
-    number = 0
+    number = np.int64(0)
     for k in range(slots.shape[0]):
         current = nodes[slots[k] >> w.LEAF_BITS]
         before = as_extremum(old[k], largest)

@@ -139,8 +139,8 @@ def decide(words: Any, slots: Any, asked: Any, chosen: Any, new: Any, old: Any) 
     slot that has been decided carries a sign bit, which setting it takes away.
     """
     leaves = leaves_of(words)
-    number = 0
-    kept = 0
+    number = np.int64(0)
+    kept = np.int64(0)
     for i in range(slots.shape[0] - 1, -1, -1):
         slot = slots[i]
         if slot == STALE:

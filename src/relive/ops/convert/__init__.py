@@ -1,0 +1,1 @@
+"""Floats that are stored in fewer bits."""

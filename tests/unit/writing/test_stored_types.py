@@ -1,0 +1,168 @@
+"""Fields that are stored in fewer bits than a batch holds."""
+
+import numpy as np
+import pytest
+import torch
+
+from relive import ConfigError, Field, InputError, ReplayBuffer, Uniform, plan
+
+KERNELS = pytest.mark.parametrize("kernels", ["cpu", "reference"])
+K = np.arange(12).reshape(4, 3) * 20  # bytes of four observations
+
+
+def image_buffer(kernels="cpu", store=torch.uint8, capacity=8, **settings):
+    fields = {"obs": Field((3,), store=store), "action": Field((2,), store=torch.float16)}
+    return ReplayBuffer(capacity, fields, sampler=Uniform(), kernels=kernels, **settings)
+
+
+def step(obs, action=(0.5, -2.0), next_obs=None):
+    next_obs = obs if next_obs is None else next_obs
+    numbers = {"reward": 1.0, "terminated": False, "truncated": False}
+    return {"obs": obs, "action": np.float32(action), "next_obs": next_obs, **numbers}
+
+
+GIVEN = {
+    "floats": lambda k: (k / 255).astype(np.float32),
+    "float64": lambda k: k / 255,
+    "bytes": lambda k: k.astype(np.uint8),
+    "a float tensor": lambda k: torch.from_numpy((k / 255).astype(np.float32)),
+    "a tensor of bytes": lambda k: torch.from_numpy(k.astype(np.uint8)),
+    "a list": lambda k: (k / 255).tolist(),
+}
+
+
+@KERNELS
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("call", ["add", "extend"])
+def test_k_over_255_comes_back_exactly_however_it_is_given(kernels, given, call):
+    buffer, form = image_buffer(kernels), GIVEN[given]
+    if call == "add":
+        for k in K:
+            buffer.add(**step(form(k)))
+    else:
+        buffer.extend(
+            obs=form(K),
+            action=np.float32([(0.5, -2.0)] * 4),
+            reward=np.ones(4),
+            next_obs=form(K),
+            terminated=np.zeros(4, bool),
+        )
+    batch = buffer.rows(range(4))
+    assert batch.obs.dtype == batch.next_obs.dtype == torch.float32
+    expected = (K / 255).astype(np.float32)
+    assert batch.obs.numpy().tolist() == batch.next_obs.numpy().tolist() == expected.tolist()
+    assert batch.action.tolist() == [[0.5, -2.0]] * 4
+    assert buffer.stats()["out_of_range"] == 0
+    buffer.check()
+
+
+@KERNELS
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_values_out_of_range_are_held_and_counted(kernels, n_step):
+    buffer = image_buffer(kernels, n_step=n_step)
+    buffer.add(**step(np.float32([-0.5, 0.2, 1.5]), (1e6, 0.0), np.float32([0.0, 0.2, 7.0])))
+    buffer.add(**step(np.float32([0.0, 0.2, 1.0])))
+    buffer.end_episode()
+    assert buffer.stats()["out_of_range"] == 4
+    batch = buffer.rows([0])
+    assert batch.obs[0].tolist() == pytest.approx([0.0, 0.2, 1.0], abs=0.5 / 255)
+    assert batch.action[0].tolist() == [65504.0, 0.0]
+    nan = np.float32([np.nan, 0, 0])
+    buffer.extend(
+        obs=nan[None],
+        action=np.zeros((1, 2), np.float32),
+        reward=np.zeros(1),
+        next_obs=nan[None],
+        terminated=np.zeros(1, bool),
+    )
+    assert buffer.stats()["out_of_range"] == 6
+
+
+def test_a_refused_step_counts_nothing():
+    buffer = image_buffer()
+    with pytest.raises(InputError):
+        buffer.add(**{**step(np.float32([2, 2, 2])), "terminated": 3.5})
+    assert buffer.stats()["out_of_range"] == 0
+    assert len(buffer) == 0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.int64([1, 2, 3]), np.array([True, False, True]), [0, 1, 1], torch.tensor([1, 2, 3])],
+    ids=["int64", "bool", "a list of int", "an int64 tensor"],
+)
+def test_numbers_that_may_mean_bytes_or_floats_are_refused(value):
+    buffer = image_buffer()
+    with pytest.raises(InputError, match=r"obs: given .*, expected floats, or what is stored"):
+        buffer.add(**step(value))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "store"),
+    [
+        (torch.int64, torch.uint8),
+        (torch.float16, torch.uint8),
+        (torch.float32, torch.int8),
+        (torch.uint8, torch.float32),
+        (torch.float32, "uint8"),
+    ],
+    ids=str,
+)
+def test_a_store_that_has_no_meaning_is_refused(dtype, store):
+    with pytest.raises(ConfigError, match="a float32 field is stored as"):
+        Field((3,), dtype, store)
+
+
+@KERNELS
+def test_same_step_autoreset_stores_final_observations_in_fewer_bits(kernels):
+    buffer = image_buffer(kernels, num_envs=2, autoreset="same_step")
+    obs = np.float32([[0.2] * 3, [0.4] * 3])
+    buffer.add(
+        obs=obs,
+        action=np.zeros((2, 2), np.float32),
+        reward=np.zeros(2),
+        next_obs=obs,
+        terminated=np.array([False, True]),
+        truncated=np.zeros(2, bool),
+        final_obs=np.array([None, np.float32([0.6, 0.8, 3.0])], dtype=object),
+    )
+    batch = buffer.rows([0, 1])
+    expected = [[0.2] * 3, [0.6, 0.8, 1.0]]
+    assert batch.next_obs.numpy() == pytest.approx(np.float32(expected), abs=1e-6)
+    assert buffer.stats()["out_of_range"] == 1
+
+
+def test_a_batch_larger_than_the_caches_is_the_same_in_both():
+    fields = {"obs": Field((3, 70_001), store=torch.uint8), "action": Field()}
+    batches = []
+    for kernels in ("cpu", "reference"):
+        buffer = ReplayBuffer(4, fields, kernels=kernels)
+        rng = np.random.default_rng(0)
+        for _ in range(4):
+            obs = rng.integers(0, 256, (3, 70_001)).astype(np.uint8)
+            buffer.add(
+                obs=obs,
+                action=0.0,
+                reward=0.0,
+                next_obs=255 - obs,
+                terminated=False,
+                truncated=False,
+            )
+        batches.append(buffer.sample(24))  # 20 MB a field
+    for name in ("obs", "next_obs", "ids"):
+        assert torch.equal(batches[0][name], batches[1][name])
+
+
+@pytest.mark.parametrize(
+    ("field", "gigabytes"),
+    [
+        (Field((4, 84, 84)), 22.6),
+        (Field((4, 84, 84), store=torch.uint8), 5.6),
+        (Field((4, 84, 84), torch.uint8), 5.6),
+        (Field((4, 84, 84), store=torch.float16), 11.3),
+    ],
+    ids=str,
+)
+def test_a_plan_tells_what_storing_in_fewer_bits_saves(field, gigabytes):
+    planned = plan(100_000, {"obs": field, "action": Field((), torch.int64)}, batch_size=0)
+    assert planned.total / 1e9 == pytest.approx(gigabytes, abs=0.05)
