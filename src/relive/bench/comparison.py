@@ -119,7 +119,8 @@ class _Sides:
         """Check every column of a case, then time those that are right, in turns."""
         self.tell(f"{self.workload}: {case.name}")
         columns = dict(case.columns)
-        columns |= {peer: (peer, case.of_peer()) for peer in self.plan.pythons}
+        if (of_peer := case.of_peer()) is not None:
+            columns |= {peer: (peer, of_peer) for peer in self.plan.pythons}
         right = {
             name: column
             for name, column in columns.items()

@@ -50,6 +50,7 @@ def _targets() -> list[Target]:
         for rows in (256, 4096):
             want(name, f"uniform sample {rows}", column("", out=True), "take", 1.2)
     want("W3", "uniform sample 256", column("", out=True), "copy", 1.25)
+    want("W3", "uniform scaled 256", column("", out=True), "convert", 1 / 3)
     for ours in both:
         want("W4", "per sample 256", f"{ours} out", "W4-100k", 3.0)
         want("W4", "per update 256", ours, "W4-100k", 3.0)

@@ -22,6 +22,7 @@ class Workload:
     Attributes:
         samplers: "uniform" and "per"; sides are set up for one at a time.
         writes, draws: rows of one `add`, and of one `sample` or `update`.
+        scaled: batches of k/255 as float32 are measured too, where bytes k are stored.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Workload:
     samplers: tuple[str, ...] = ("uniform", "per")
     writes: tuple[int, ...] = (1, 64, 1024)
     draws: tuple[int, ...] = (32, 256, 4096)
+    scaled: bool = False
 
     @property
     def bytes(self) -> int:
@@ -67,6 +69,8 @@ class Workload:
         ):
             if kind != "step" or sampler == "per":
                 yield from (Case(sampler=sampler, kind=kind, rows=rows) for rows in sizes)
+        if self.scaled and sampler == "uniform":
+            yield from (Case(sampler=sampler, kind="scaled", rows=rows) for rows in self.draws)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,19 +97,23 @@ class Case:
     def _columns(self) -> Iterator[tuple[str, tuple[str, Operation]]]:
         for variant in VARIANTS[self.sampler]:
             yield column(variant), (OURS, Operation(self.kind, self.rows, variant))
-            if self.kind in {"sample", "step"}:
+            if self.kind in {"sample", "scaled", "step"}:
                 into = Operation(f"{self.kind}_out", self.rows, variant)
                 yield column(variant, out=True), (OURS, into)
         for floor in FLOORS_OF.get((self.sampler, self.kind), ()):
             yield floor, (FLOORS, Operation(floor, self.rows))
 
-    def of_peer(self) -> Operation:
-        """What a peer is asked for."""
-        return Operation(self.kind, self.rows)
+    def of_peer(self) -> Operation | None:
+        """What a peer is asked for; None where it is not part of the comparison."""
+        return None if self.kind == "scaled" else Operation(self.kind, self.rows)
 
 
 VARIANTS = {"uniform": ("",), "per": ("batch", "buffer")}
-FLOORS_OF = {("uniform", "sample"): ("copy", "take"), ("per", "sample"): ("copy", "search")}
+FLOORS_OF = {
+    ("uniform", "sample"): ("copy", "take"),
+    ("uniform", "scaled"): ("convert",),
+    ("per", "sample"): ("copy", "search"),
+}
 
 
 def column(variant: str, *, out: bool = False) -> str:
@@ -145,6 +153,7 @@ WORKLOADS = {
             obs_dtype="uint8",
             writes=(1, 64),
             draws=(32, 256),
+            scaled=True,
         ),
         _SMALLEST,
         replace(_SMALLEST, name="W4-100k", title="the same, 100k leaves", capacity=100_000),

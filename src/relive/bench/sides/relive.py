@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from relive.bench.worker import Operation
 
 ALPHA, BETA, GAMMA = 0.6, 0.4, 0.99
+SCALED = "scaled"
 FIELDS = ("obs", "action", "reward", "next_obs", "terminated", "truncated", "discount")
 
 
@@ -31,24 +33,26 @@ class Side:
     def setup(self, task: Task, sampler: str) -> None:
         """Make the buffers and fill them."""
         self.task = task
-        fields = {
-            "obs": Field(task.obs_shape, getattr(torch, task.obs_dtype.name)),
-            "action": Field(task.action_shape),
-        }
+        obs = Field(task.obs_shape, getattr(torch, task.obs_dtype.name))
         for variant in ("batch", "buffer") if sampler == "per" else ("",):
-            weighting: Any = Uniform()
+            self.buffers[variant] = self._filled(obs, variant)
+
+    def _filled(self, obs: Field, variant: str) -> ReplayBuffer:
+        weighting: Any = Uniform()
+        if variant:
+            normalize: Any = variant
+            weighting = Proportional(alpha=ALPHA, beta=BETA, normalize=normalize)
+        fields = {"obs": obs, "action": Field(self.task.action_shape)}
+        buffer = ReplayBuffer(self.task.capacity, fields, sampler=weighting, gamma=GAMMA)
+        start = 0
+        for rows in self.task.chunks():
+            write: dict[str, Any] = rows
+            buffer.extend(**write)
+            stop = start + len(rows["reward"])
             if variant:
-                weighting = Proportional(alpha=ALPHA, beta=BETA, normalize=variant)
-            buffer = ReplayBuffer(task.capacity, fields, sampler=weighting, gamma=GAMMA)
-            start = 0
-            for rows in task.chunks():
-                write: dict[str, Any] = rows
-                buffer.extend(**write)
-                stop = start + len(rows["reward"])
-                if variant:
-                    buffer.update_priorities(torch.arange(start, stop), task.errors(stop - start))
-                start = stop
-            self.buffers[variant] = buffer
+                buffer.update_priorities(torch.arange(start, stop), self.task.errors(stop - start))
+            start = stop
+        return buffer
 
     def close(self) -> None:
         """Drop the buffers."""
@@ -71,6 +75,20 @@ class Side:
         buffer, count, fields = self.buffers[operation.variant], operation.rows, views
         sample, batch = buffer.sample, buffer.empty_batch(operation.rows)
         return lambda: fields(sample(count, out=batch))
+
+    def scaled(self, operation: Operation) -> Callable[[], Any]:
+        """Draw rows of k/255, stored as k, into a new batch."""
+        return self.sample(replace(operation, variant=self._scaled()))
+
+    def scaled_out(self, operation: Operation) -> Callable[[], Any]:
+        """The same into the same batch."""
+        return self.sample_out(replace(operation, variant=self._scaled()))
+
+    def _scaled(self) -> str:
+        if SCALED not in self.buffers:
+            obs = Field(self.task.obs_shape, store=torch.uint8)
+            self.buffers[SCALED] = self._filled(obs, "")
+        return SCALED
 
     def update(self, operation: Operation) -> Callable[[], Any]:
         """Set priorities."""
@@ -114,8 +132,14 @@ class Side:
         buffer = self.buffers[operation.variant]
         kind = operation.kind.removesuffix("_out")
         getattr(self, f"_verify_{kind}")(operation, buffer, call)
-        if kind != "sample":
+        if kind not in {"sample", "scaled"}:
             buffer.check()
+
+    def _verify_scaled(self, _operation: Operation, _buffer: ReplayBuffer, call: Any) -> None:
+        batch = call()
+        expected = self.task.of_tags(batch.reward.numpy())
+        for name in ("obs", "next_obs"):
+            agree(name, batch[name], torch.from_numpy(expected[name]).double() / 255)
 
     def _verify_add(self, operation: Operation, buffer: ReplayBuffer, call: Any) -> None:
         before = int(buffer.live_ids()[-1])
