@@ -65,17 +65,17 @@ class Side:
         return min(ways, key=lambda way: min(timeit.repeat(way, number=max(1, 2**12 // count))))
 
     def convert(self, operation: Operation) -> Callable[[], Any]:
-        """The bytes of a batch, copied as above, then k/255 of all observations as float32."""
-        count, size = operation.rows, int(np.prod(self.task.obs_shape))
+        """The bytes of a batch, copied as above, then k/255 of all of them as float32."""
+        count = operation.rows
         rows = torch.from_numpy(self.packed)
         draws = self.rng.integers(0, len(rows), (max(2, CALLS // count), count))
         tensors = self.task.endless(list(torch.from_numpy(draws)))
         out = torch.empty((count, rows.shape[1]), dtype=rows.dtype)
-        floats = torch.empty((count, 2 * size))
+        floats = torch.empty(out.shape)
 
         def call() -> Any:
             torch.index_select(rows, 0, next(tensors), out=out)
-            return torch.mul(out[:, : 2 * size], 1 / 255, out=floats)
+            return torch.mul(out, 1 / 255, out=floats)
 
         return call
 
