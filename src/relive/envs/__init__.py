@@ -1,5 +1,16 @@
-"""Environments to act in. Importing this needs nothing; making one needs Gymnasium."""
+"""Environments to act in: Gymnasium's, and some of them as tensor code that runs on any device.
+
+Importing this needs nothing; making one of Gymnasium's needs Gymnasium.
+"""
 
 from relive.envs.make import make_env, make_vector_env, num_actions
+from relive.envs.torch_native import TORCH_ENVS, TorchEnv, make_torch_env
 
-__all__ = ["make_env", "make_vector_env", "num_actions"]
+__all__ = [
+    "make_env",
+    "make_vector_env",
+    "num_actions",
+    "make_torch_env",
+    "TorchEnv",
+    "TORCH_ENVS",
+]
