@@ -317,21 +317,27 @@ def ndim(value: Any) -> int:
     return np.ndim(value) if axes is None else int(axes)
 
 
-def vector(name: str, value: Any, dtype: torch.dtype) -> Tensor:
-    """A value as a contiguous CPU vector of `dtype`; a kernel sees nothing else.
-
-    Raises:
-        InputError: not a vector of numbers of the right kind.
-    """
-    if (  # what comes back from a batch and a loss is this already
+def is_vector(value: Any, dtype: torch.dtype) -> bool:
+    """Whether a kernel can take a value as it is: what a batch and a loss give can be."""
+    return (
         type(value) is Tensor
         and value.dtype is dtype
         and value.ndim == 1
         and not value.requires_grad
         and value.is_cpu
         and value.is_contiguous()
-    ):
-        return value
+    )
+
+
+def vector(name: str, value: Any, dtype: torch.dtype) -> Tensor:
+    """A value as a contiguous CPU vector of `dtype`; a kernel sees nothing else.
+
+    Raises:
+        InputError: not a vector of numbers of the right kind.
+    """
+    if is_vector(value, dtype):
+        tensor: Tensor = value
+        return tensor
     if not isinstance(value, Tensor):
         try:
             value = torch.as_tensor(np.asarray(value))

@@ -7,26 +7,22 @@ from typing import Any
 import numpy as np
 
 from relive.ops.compiled import helper
+from relive.ops.philox.vectors import BLOCKS, eight_blocks, eight_other_words
 
 
 @helper
-def random_bits(seed: Any, counter: Any, stream: Any) -> Any:
-    """The first two words of the block as one unsigned 64-bit number."""
-    low = np.uint64(0xFFFFFFFF)
-    half = np.uint64(32)
-    key_0 = np.uint64(seed) & low
-    key_1 = np.uint64(seed) >> half
-    c0 = np.uint64(counter) & low
-    c1 = np.uint64(counter) >> half
-    c2 = np.uint64(stream)
-    c3 = np.uint64(0)
-    for _ in range(10):
-        product_0 = np.uint64(0xD2511F53) * c0
-        product_2 = np.uint64(0xCD9E8D57) * c2
-        c0 = (product_2 >> half) ^ c1 ^ key_0
-        c1 = product_2 & low
-        c2 = (product_0 >> half) ^ c3 ^ key_1
-        c3 = product_0 & low
-        key_0 = (key_0 + np.uint64(0x9E3779B9)) & low
-        key_1 = (key_1 + np.uint64(0xBB67AE85)) & low
-    return (c0 << half) | c1
+def random_bits(seed: Any, counter: Any, stream: Any, count: Any) -> Any:
+    """64 random bits for each of the blocks from `counter` on: their first two words."""
+    bits = np.empty(count + BLOCKS, np.uint64)
+    for i in range(0, count, BLOCKS):
+        eight_blocks(seed, counter + i, np.int64(stream), np.int64(bits[i:].ctypes.data))
+    return bits[:count]
+
+
+@helper
+def other_random_bits(seed: Any, counter: Any, stream: Any, count: Any) -> Any:
+    """The same of their last two words, independent of the first."""
+    bits = np.empty(count + BLOCKS, np.uint64)
+    for i in range(0, count, BLOCKS):
+        eight_other_words(seed, counter + i, np.int64(stream), np.int64(bits[i:].ctypes.data))
+    return bits[:count]

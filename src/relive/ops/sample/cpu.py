@@ -14,6 +14,7 @@ from numba import carray
 from relive.batch import CACHE_LINE
 from relive.ops import words as w
 from relive.ops.compiled import (
+    copy_bytes,
     copy_value,
     float32_pointer,
     helper,
@@ -49,14 +50,6 @@ if TYPE_CHECKING:
 def lines(nbytes: Any) -> Any:
     """Bytes rounded up to whole cache lines."""
     return (nbytes + CACHE_LINE - 1) // CACHE_LINE * CACHE_LINE
-
-
-@helper
-def draw_bits(words: Any, bits: Any, counter: Any, stream: Any) -> None:
-    """64 random bits for each draw."""
-    seed = words[w.SEED]
-    for i in range(bits.shape[0]):
-        bits[i] = random_bits(seed, counter + i, stream)
 
 
 @helper
@@ -189,6 +182,27 @@ def track(words: Any, slots: Any, ids: Any) -> None:
 
 
 @helper
+def gather_values(target: Any, source: Any, slots: Any, row_bytes: Any, nbytes: Any) -> None:
+    """Copy one column; a loop of its own for the sizes of a flag, a number and a pair."""
+    count = slots.shape[0]
+    if nbytes == 4:
+        for i in range(count):
+            copy_bytes(target + i * 4, source + slots[i] * row_bytes, 4)
+    elif nbytes == 1:
+        for i in range(count):
+            copy_bytes(target + i, source + slots[i] * row_bytes, 1)
+    elif nbytes == 8:
+        for i in range(count):
+            copy_bytes(target + i * 8, source + slots[i] * row_bytes, 8)
+    elif nbytes == 16:
+        for i in range(count):
+            copy_bytes(target + i * 16, source + slots[i] * row_bytes, 16)
+    else:
+        for i in range(count):
+            copy_value(target + i * nbytes, source + slots[i] * row_bytes, nbytes)
+
+
+@helper
 def gather_columns(words: Any, slots: Any, arena: Any) -> None:
     """Copy every gathered field of the rows into the arena.
 
@@ -210,8 +224,7 @@ def gather_columns(words: Any, slots: Any, arena: Any) -> None:
             nbytes = columns[c, w.COLUMN_BATCH_BYTES]
             conversion = columns[c, w.COLUMN_CONVERSION]
             if conversion == w.NO_CONVERSION:
-                for i in range(start, stop):
-                    copy_value(block + i * nbytes, source + slots[i] * row_bytes, nbytes)
+                gather_values(block + start * nbytes, source, slots[start:stop], row_bytes, nbytes)
             else:
                 large = batch_size * nbytes >= LARGE_BYTES
                 for i in range(start, stop):
@@ -230,9 +243,9 @@ def _sample(header: Any, arena: Any, batch_size: Any, train: Any) -> Any:
     ids = carray(int64_pointer(arena), batch_size)
     weights = carray(float32_pointer(arena + lines(8 * batch_size)), batch_size)
     counter = w.DRAWS if train else w.EVAL_DRAWS
-    bits = np.empty(batch_size, np.uint64)
+    stream = w.TRAIN_STREAM if train else w.EVAL_STREAM
+    bits = random_bits(words[w.SEED], words[counter], stream, batch_size)
     slots = np.empty(batch_size, np.int64)
-    draw_bits(words, bits, words[counter], w.TRAIN_STREAM if train else w.EVAL_STREAM)
     if proportional:
         draw_proportional(words, slots, bits)
         weigh(words, reals, slots, weights, live)

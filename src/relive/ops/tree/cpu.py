@@ -137,10 +137,11 @@ def sum_range(words: Any, first: Any, last: Any) -> Any:
 
 
 @helper
-def add_masses(words: Any, slots: Any, masses: Any) -> None:
-    """Add to every node above each slot, one level after the other."""
+def add_masses(words: Any, slots: Any, masses: Any, nodes: Any) -> None:
+    """Add to every node above each slot, one level after the other; `nodes` is to work in."""
     sums = sums_of(words)
-    nodes = slots >> w.LEAF_BITS
+    for k in range(slots.shape[0]):
+        nodes[k] = slots[k] >> w.LEAF_BITS
     for level in range(words[w.NUM_LEVELS]):
         first = words[w.LEVEL_0 + level]
         for k in range(nodes.shape[0]):
@@ -259,13 +260,14 @@ def as_extremum(leaf: Any, largest: Any) -> Any:
 
 
 @helper
-def update_extrema(words: Any, address: Any, slots: Any, old: Any, new: Any, largest: Any) -> None:
+def update_extrema(
+    words: Any, address: Any, slots: Any, old: Any, new: Any, picked: Any, largest: Any
+) -> None:
     """Bring the extrema at an address up to date after leaves have changed from old to new.
 
     Most changes leave the lowest node as it is: those that may not are picked out first.
     """
     nodes = carray(float32_pointer(address), num_nodes(words))
-    picked = np.empty(slots.shape[0], np.int64)
     number = np.int64(0)
     for k in range(slots.shape[0]):
         current = nodes[slots[k] >> w.LEAF_BITS]
@@ -280,12 +282,12 @@ def update_extrema(words: Any, address: Any, slots: Any, old: Any, new: Any, lar
 
 
 @helper
-def update_all_extrema(words: Any, slots: Any, old: Any, new: Any) -> None:
-    """The same for whichever extrema are kept."""
+def update_all_extrema(words: Any, slots: Any, old: Any, new: Any, spare: Any) -> None:
+    """The same for whichever extrema are kept; `spare` is to work in."""
     if words[w.NORMALIZE] == w.BUFFER_NORMALIZER:
-        update_extrema(words, words[w.MINS], slots, old, new, False)
+        update_extrema(words, words[w.MINS], slots, old, new, spare, False)
     if words[w.NEW_PRIORITY] == w.MAX_CURRENT:
-        update_extrema(words, words[w.MAXS], slots, old, new, True)
+        update_extrema(words, words[w.MAXS], slots, old, new, spare, True)
 
 
 @helper

@@ -174,12 +174,11 @@ def note_largest(reals: Any, as_leaves: Any, new: Any, old: Any) -> None:
 
 
 @helper
-def assign(words: Any, slots: Any, new: Any, old: Any) -> None:
-    """Set the leaves of different slots and everything above them."""
+def assign(words: Any, slots: Any, new: Any, old: Any, changes: Any, spare: Any) -> None:
+    """Set the leaves of different slots and everything above them; two vectors to work in."""
     leaves = leaves_of(words)
     count = slots.shape[0]
     unit = power_of_two(words[w.SCALE])
-    changes = np.empty(count, np.int64)
     largest = ZERO
     change = np.int64(0)
     taken = np.int64(0)
@@ -202,8 +201,8 @@ def assign(words: Any, slots: Any, new: Any, old: Any) -> None:
         change_scale(words)
     else:
         words[w.TOTAL] += change
-        add_masses(words, slots, changes)
-    update_all_extrema(words, slots, old, new)
+        add_masses(words, slots, changes, spare)
+    update_all_extrema(words, slots, old, new, spare)
 
 
 @kernel
@@ -214,18 +213,18 @@ def _update(header: Any, ids_address: Any, values_address: Any, count: Any, as_l
     refused = refusal(words, ids, values, as_leaves)
     if refused != w.OK:
         return refused
-    slots = np.empty(count, np.int64)
-    asked = np.empty(count, np.float32)
+    integers = np.empty((4, count), np.int64)
+    floats = np.empty((3, count), np.float32)
+    slots, chosen = integers[0], integers[1]
+    asked, new, old = floats[0], floats[1], floats[2]
     find_slots(words, ids, slots)
     transform(reals, values, as_leaves, asked)
     hold(words, reals, values, as_leaves, slots, asked)
-    chosen = np.empty(count, np.int64)
-    new = np.empty(count, np.float32)
-    old = np.empty(count, np.float32)
     number = decide(words, slots, asked, chosen, new, old)
     if number > 0:
-        note_largest(reals, as_leaves, new[:number], old[:number])
-        assign(words, chosen[:number], new[:number], old[:number])
+        chosen, new, old = chosen[:number], new[:number], old[:number]
+        note_largest(reals, as_leaves, new, old)
+        assign(words, chosen, new, old, integers[2, :number], integers[3, :number])
     words[w.UPDATED_ROWS] += count
     return w.OK
 

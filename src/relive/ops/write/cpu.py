@@ -107,29 +107,33 @@ def link_back(words: Any, row: Any, row_id: Any, previous: Any) -> None:
 
 
 @helper
-def place(words: Any, lane: Any, row: Any, row_id: Any, previous: Any) -> None:
-    """Make what lies in the slot of an id its row, that follows another of its lane (-1: none)."""
+def place(words: Any, lane: Any, row: Any, row_id: Any, distance: Any, following: Any) -> None:
+    """Make what lies in the slot of an id its row, with links to its lane's rows before and after.
+
+    Args:
+        distance, following: in ids; 0: there is none.
+    """
     if words[w.TRACK_REUSE]:
         retire(words, row_id)
     links = links_of(row)
     links[0] = lane
-    links[1] = distance_between(row_id, previous)
-    links[2] = 0
+    links[1] = distance
+    links[2] = following
 
 
 @helper
-def settle(words: Any, lane: Any, lane_words: Any, row: Any, row_id: Any) -> Any:
-    """Make the single step that lies in the slot of an id a row, where n is 1; has it ended?"""
+def has_ended(words: Any, row: Any) -> Any:
+    """Whether a step is the last of its episode."""
     terminated = flag_at(row + words[w.TERMINATED_OFFSET])[0]
-    truncated = flag_at(row + words[w.TRUNCATED_OFFSET])[0]
+    return (terminated | flag_at(row + words[w.TRUNCATED_OFFSET])[0]) != 0
+
+
+@helper
+def discount_one(words: Any, row: Any) -> None:
+    """Fill in the discount of a single step."""
+    terminated = flag_at(row + words[w.TERMINATED_OFFSET])[0]
     discount = np.float32(0) if terminated else np.float32(gammas_of(words)[1])
     float_at(row + words[w.DISCOUNT_OFFSET])[0] = discount
-    place(words, lane, row, row_id, lane_words[w.LANE_LAST])
-    ended = terminated | truncated
-    lane_words[w.LANE_LAST] = -1 if ended else row_id
-    if ended and words[w.AUTORESET] == w.AUTORESET_NEXT_STEP:
-        lane_words[w.LANE_RESET] = 1
-    return ended
 
 
 @helper
@@ -157,8 +161,9 @@ def emit(words: Any, lane: Any, lane_words: Any, steps: Any, start: Any, count: 
         copy_bytes(row + words[w.NEXT_OFFSET], last + words[w.NEXT_OFFSET], words[w.NEXT_BYTES])
     row_id = words[w.NEXT_ID]
     words[w.NEXT_ID] += 1
-    place(words, lane, row, row_id, lane_words[w.LANE_LAST])
-    link_back(words, row, row_id, lane_words[w.LANE_LAST])
+    previous = lane_words[w.LANE_LAST]
+    place(words, lane, row, row_id, distance_between(row_id, previous), 0)
+    link_back(words, row, row_id, previous)
     lane_words[w.LANE_LAST] = row_id
 
 
@@ -185,13 +190,18 @@ def push(words: Any, lane: Any, lane_words: Any, step: Any) -> None:
         row = row_at(words, row_id)
         words[w.NEXT_ID] += 1
         copy_bytes(row, step, row_bytes)
-        link_back(words, row, row_id, lane_words[w.LANE_LAST])
-        settle(words, lane, lane_words, row, row_id)
+        previous = lane_words[w.LANE_LAST]
+        discount_one(words, row)
+        place(words, lane, row, row_id, distance_between(row_id, previous), 0)
+        link_back(words, row, row_id, previous)
+        lane_words[w.LANE_LAST] = row_id
+        if has_ended(words, row):
+            lane_words[w.LANE_LAST] = -1
+            if words[w.AUTORESET] == w.AUTORESET_NEXT_STEP:
+                lane_words[w.LANE_RESET] = 1
         return
     waiting = words[w.PENDING] + lane * n * row_bytes
-    ended = (
-        flag_at(step + words[w.TERMINATED_OFFSET])[0] | flag_at(step + words[w.TRUNCATED_OFFSET])[0]
-    )
+    ended = has_ended(words, step)
     start = lane_words[w.LANE_START]
     position = (start + lane_words[w.LANE_COUNT]) % n
     copy_bytes(waiting + position * row_bytes, step, row_bytes)
@@ -254,7 +264,11 @@ def push_all(words: Any, lanes: Any, steps: Any, count: Any, position: Any) -> N
 def place_all(
     words: Any, lanes: Any, columns: Any, first: Any, count: Any, ready_made: Any
 ) -> None:
-    """Pack the steps first..first + count where they will live, and make them rows."""
+    """Pack the steps first..first + count where they will live, and make them rows.
+
+    Whoever comes before a step here is num_lanes rows away, so nothing is carried from one step to
+    the next; lanes are told of the last steps at the end.
+    """
     first_lane, num_lanes = lanes
     every_lane = lanes_of(words)
     row_bytes = words[w.ROW_BYTES]
@@ -262,20 +276,26 @@ def place_all(
     row_id = words[w.NEXT_ID]
     row = row_at(words, row_id)
     words[w.NEXT_ID] += count
+    stop = first + count
     position = first % num_lanes
-    for i in range(first, first + count):
+    for i in range(first, stop):
         for offset in range(0, row_bytes, CACHE_LINE):
             prefetch(row + ahead + offset)
         pack_row(columns, i, row)
         lane = first_lane + position
         if ready_made:
-            place(words, lane, row, row_id, -1)
+            place(words, lane, row, row_id, 0, 0)
         else:
-            if i < first + num_lanes:  # the others are told when they are placed
+            discount_one(words, row)
+            if i < first + num_lanes:
+                distance = distance_between(row_id, every_lane[lane, w.LANE_LAST])
                 link_back(words, row, row_id, every_lane[lane, w.LANE_LAST])
-            ended = settle(words, lane, every_lane[lane], row, row_id)
-            if i + num_lanes < first + count and not ended:
-                links_of(row)[2] = num_lanes
+            else:
+                distance = 0 if has_ended(words, row - num_lanes * row_bytes) else num_lanes
+            continues = i + num_lanes < stop and not has_ended(words, row)
+            place(words, lane, row, row_id, distance, num_lanes if continues else 0)
+            if i + num_lanes >= stop:
+                every_lane[lane, w.LANE_LAST] = -1 if has_ended(words, row) else row_id
         row += row_bytes
         row_id += 1
         position = position + 1 if position + 1 < num_lanes else 0
