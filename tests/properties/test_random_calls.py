@@ -68,7 +68,7 @@ def test_a_buffer_does_what_its_twin_does(spec: Spec) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS.keys())
 def test_a_buffer_does_what_its_twin_does_in_its_share_of_a_million_calls(spec: Spec) -> None:
-    pair = Pair(spec)
+    pair = Pair(spec, check_every=10)
     calls = Calls(spec, pair.buffer, seed=3).take(2 * LONG_CALLS)  # not all can be made
     for name, arguments in itertools.islice(calls, LONG_CALLS):
         pair.call(name, arguments)  # compares everything
