@@ -11,10 +11,10 @@ ARGS ?=
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test bench lint types docs format check clean
+.PHONY: help setup train test test-long bench lint types docs format check clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 setup: $(STAMP) ## create .venv and install everything into it
 
@@ -37,6 +37,9 @@ train: $(STAMP) ## train DQN with prioritized replay on CartPole-v1
 
 test: $(STAMP) ## run all tests, and the code in README and docs
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(ARGS)
+
+test-long: $(STAMP) ## run the long tests of the buffer, and no others (some ten minutes)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal --long $(ARGS)
 
 PEERS := $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt))
 

@@ -1,4 +1,4 @@
-"""What holds for every test: hypothesis profiles, one torch thread, public methods recorded."""
+"""What holds for every test: profiles, long tests, one torch thread, public methods recorded."""
 
 from __future__ import annotations
 
@@ -25,6 +25,19 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 torch.set_num_threads(1)  # two test processes share two cores
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """An option, because `-m "not long"` would make every run one of a part of the suite."""
+    parser.addoption("--long", action="store_true", help="run the tests marked long, and no others")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Either the long tests or all others."""
+    wanted = config.getoption("--long")
+    others = [item for item in items if (item.get_closest_marker("long") is not None) != wanted]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in set(others)]
 
 
 def pytest_configure(config: pytest.Config) -> None:

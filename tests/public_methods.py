@@ -116,8 +116,11 @@ def watch(owner: Any, attribute: str, note: Callable[[], None]) -> None:
 
 
 def whole_run(config: pytest.Config) -> bool:
-    """Whether all tests were asked for: no path, no -k, -m or the like, and not only collected."""
-    chosen = ("keyword", "markexpr", "lf", "failedfirst", "deselect", "collectonly", "maxfail")
+    """Whether all tests were asked for: no path, no -k, --long or the like, not only collected."""
+    chosen = (
+        *("keyword", "markexpr", "lf", "failedfirst", "deselect", "collectonly", "maxfail"),
+        "long",
+    )
     everything = config.args_source in {
         pytest.Config.ArgsSource.TESTPATHS,
         pytest.Config.ArgsSource.INVOCATION_DIR,

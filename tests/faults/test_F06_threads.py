@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from relive import Field, Proportional, ReplayBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from relive import Batch
 
 FIELDS = {"obs": Field((1024,)), "action": Field((), torch.int64)}
 PARTS = {"cpu": (100_000, 64, 256), "reference": (300, 2, 16)}
@@ -80,6 +84,113 @@ def test_F06_no_row_is_torn_when_one_thread_writes_and_others_sample_and_update(
             seen += batch_size
     assert not others.faults
     buffer.check()
+
+
+TAGGED = {
+    "obs": Field((33,)),
+    "action": Field((), torch.int64),
+    "word": Field((3,), torch.int32),
+    "bytes": Field((5,), torch.uint8),
+}
+TAGS = 1 << 40  # how far apart the tags of two writers are
+
+
+def tagged(tags: np.ndarray) -> dict[str, Any]:
+    """Steps of which every field follows from the tag, which is the action."""
+    small = (tags % (1 << 20)).astype(np.float32)[:, None]
+    return {
+        "obs": small + np.arange(33, dtype=np.float32),
+        "action": tags,
+        "word": (tags[:, None] * [1, 3, 5]).astype(np.int32),
+        "bytes": (tags[:, None] * [1, 3, 7, 11, 251]).astype(np.uint8),
+        "reward": small[:, 0] / 4,
+        "next_obs": small - np.arange(33, dtype=np.float32),
+        "terminated": tags % 5 == 0,
+        "truncated": tags % 7 == 0,
+    }
+
+
+def assert_whole(batch: Batch) -> None:
+    """Every row is one that was written, and a writer's rows have ids in the order of its tags."""
+    tags = batch.action.numpy()
+    expected = tagged(tags)
+    del expected["truncated"]  # the end of a stream is truncated too
+    expected["discount"] = np.where(expected["terminated"], np.float32(0), np.float32(0.5))
+    for name, value in expected.items():
+        assert (batch[name].numpy() == value).all(), name
+    in_order = tags[np.argsort(batch.ids.numpy(), kind="stable")]
+    for writer in (0, 1):
+        assert (np.diff(in_order[in_order // TAGS == writer]) >= 0).all()
+
+
+class Writer:
+    """Writes its own tags, one by one and in streams, until told to stop."""
+
+    def __init__(self, buffer: ReplayBuffer, number: int) -> None:
+        self.buffer, self.first, self.count = buffer, number * TAGS, 0
+
+    def __call__(self, turn: int) -> None:
+        count = turn % 61 if turn % 4 == 0 else 1
+        steps = tagged(self.first + self.count + np.arange(count))
+        if count == 1:
+            self.buffer.add(**{name: value[0] for name, value in steps.items()})
+        else:
+            self.buffer.extend(**steps)
+        self.count += count
+
+
+class Reader:
+    """Samples, looks at every row and gives priorities, zeros among them, until told to stop."""
+
+    def __init__(self, buffer: ReplayBuffer, number: int) -> None:
+        self.buffer, self.rng = buffer, np.random.default_rng(number)
+        self.rows = self.updates = 0
+
+    def __call__(self, turn: int) -> None:
+        batch_size = (256, 31, 1024)[turn % 3]
+        batch = self.buffer.sample(batch_size, train=turn % 5 > 0)
+        assert_whole(batch)
+        self.rows += batch_size
+        errors = 10 ** self.rng.uniform(-6, 6, batch_size) * (self.rng.random(batch_size) < 0.9)
+        self.buffer.update_priorities(batch.ids, errors.astype(np.float32))
+        self.updates += batch_size
+        if turn % 200 == 0:
+            self.buffer.check()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rows"),
+    [(1.0, 100_000), pytest.param(60.0, 1_000_000, marks=pytest.mark.long)],
+)
+def test_F06_two_writers_and_two_readers_tear_no_row_and_lose_no_count(
+    seconds: float, rows: int
+) -> None:
+    capacity = 700
+    sampler = Proportional(alpha=1.0, eps=1e-6, new_priority="max_current")
+    buffer = ReplayBuffer(capacity, TAGGED, sampler=sampler, gamma=0.5)
+    writers = [Writer(buffer, number) for number in (0, 1)]
+    readers = [Reader(buffer, number) for number in (0, 1)]
+    writers[0](1)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # threads meet in the middle of calls too, not only in kernels
+    end = time.monotonic() + seconds
+    try:
+        with Others(*writers, *readers) as others:
+            # The readers' counts say when it is enough; the time limit of tests ends a standstill.
+            while sum(reader.rows for reader in readers) < rows or time.monotonic() < end:
+                if others.stop.wait(0.05):
+                    break
+    finally:
+        sys.setswitchinterval(interval)
+    assert not others.faults
+    assert not any(thread.is_alive() for thread in others.threads)
+    buffer.check()
+    stats = buffer.stats()
+    assert stats["added"] == sum(writer.count for writer in writers) >= 10 * capacity
+    assert stats["draws"] == sum(reader.rows for reader in readers) >= rows
+    assert stats["priority_updates"] == sum(reader.updates for reader in readers)
+    assert all(part.count for part in writers)
+    assert all(part.rows for part in readers)
 
 
 class Recorder:

@@ -28,7 +28,7 @@ SETTINGS = {
 }
 FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`\n]+)`")
-TARGETS = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+TARGETS = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
 
 def python_blocks(text: str) -> list[tuple[int, str]]:
@@ -53,7 +53,7 @@ def complaint(words: list[str]) -> str | None:
     """What does not exist in a command."""
     program, command, *rest = words
     if program == "make":
-        named = [word for word in words[1:] if word.isalpha()]
+        named = [word for word in words[1:] if re.fullmatch("[a-z][a-z-]*", word)]
         return next((f"make {word}" for word in named if word not in TARGETS), None)
     if command.isupper() or command.startswith("-"):
         return None if command in {"COMMAND", "--help", "--version"} else f"relive {command}"
@@ -90,6 +90,7 @@ def test_the_commands_of_a_page_exist(page: str) -> None:
     [
         ("`make tset`", "make tset"),
         ("`make lint types dosc`", "make dosc"),
+        ("`make test-lng ARGS=-x`", "make test-lng"),
         ('`make train ARGS="--seed 1"`', None),
         ("```sh\nrelive trian dqn\n```", "relive trian"),
         ("```console\n$ relive train dqn --sed=1\n```", "relive train --sed"),

@@ -42,6 +42,8 @@ def run(folder: Path, calls: dict[str, str], *arguments: str) -> subprocess.Comp
     (folder / "pytest.ini").write_text("[pytest]\ntestpaths = .\n")
     (folder / "conftest.py").write_text(
         "from tests.public_methods import PublicMethods\n"
+        "def pytest_addoption(parser):\n"
+        "    parser.addoption('--long', action='store_true')\n"
         "def pytest_configure(config):\n"
         "    config.pluginmanager.register(PublicMethods(config, ['toy']))\n"
     )
@@ -73,7 +75,7 @@ def test_a_suite_that_leaves_public_methods_out_fails_and_names_them(tmp_path: P
     assert [name for name in CALLS if name in report.splitlines()] == list(CALLS)[1:]
 
 
-@pytest.mark.parametrize("arguments", [["test_toy.py"], ["-k", "0"], ["-x"]])
+@pytest.mark.parametrize("arguments", [["test_toy.py"], ["-k", "0"], ["-x"], ["--long"]])
 def test_a_part_of_a_suite_is_not_judged(tmp_path: Path, arguments: list[str]) -> None:
     only = {"toy.function": CALLS["toy.function"]}
     assert run(tmp_path, only, *arguments).returncode == 0

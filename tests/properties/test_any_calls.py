@@ -5,9 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from relive import Linear, Proportional, Uniform
 from tests.properties.calls import SPECIAL_ERRORS, Spec
@@ -128,10 +135,28 @@ class AnyCalls(RuleBasedStateMachine):
         self.pair.call("update_priorities", call)
 
 
+def calls_of(number: int) -> settings:
+    """So many examples of up to 25 steps."""
+    return settings(
+        max_examples=number,
+        stateful_step_count=25,
+        report_multiple_bugs=False,  # shrinking several takes minutes
+        phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
+    )
+
+
 TestAnyCalls = AnyCalls.TestCase
-TestAnyCalls.settings = settings(
-    max_examples=max(10, settings.default.max_examples // 2),
-    stateful_step_count=25,
-    report_multiple_bugs=False,  # shrinking several takes minutes
-    phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
-)
+TestAnyCalls.settings = calls_of(max(10, settings.default.max_examples // 2))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_any_sequence_of_calls_for_20_000_steps() -> None:
+    made = []
+
+    class Counted(AnyCalls):
+        def teardown(self) -> None:
+            made.append(self.pair.calls)
+
+    run_state_machine_as_test(Counted, settings=calls_of(1000))
+    assert sum(made) >= 20_000

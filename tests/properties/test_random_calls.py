@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import settings
 
@@ -12,6 +14,8 @@ from tests.properties.pair import Pair
 # `make test` runs the profile "ci" of hypothesis; "nightly" makes these runs 50 times longer.
 EFFORT = settings.default.max_examples
 CALLS, REFERENCE_CALLS = 5 * EFFORT, EFFORT // 2
+
+LONG_CALLS = 112_000  # a million and more for all SPECS together; `make test-long`
 
 beta = Linear(0.4, 1.0, 100)
 SPECS = {
@@ -58,6 +62,18 @@ def test_a_buffer_does_what_its_twin_does(spec: Spec) -> None:
         made.add(name)
     assert {"add", "extend", "end_episode", "clear", "sample"} <= made
     assert pair.buffer.stats()["added"] > spec.capacity  # through the seam
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS.keys())
+def test_a_buffer_does_what_its_twin_does_in_its_share_of_a_million_calls(spec: Spec) -> None:
+    pair = Pair(spec, check_every=10)
+    calls = Calls(spec, pair.buffer, seed=3).take(2 * LONG_CALLS)  # not all can be made
+    for name, arguments in itertools.islice(calls, LONG_CALLS):
+        pair.call(name, arguments)  # compares everything
+    assert pair.calls == LONG_CALLS
+    assert pair.buffer.stats()["added"] > 1000 * spec.capacity
 
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS.keys())

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from relive import Linear, Proportional, ReplayBuffer
 from relive.ops import words as w
 from relive.ops.tree import reference as tree
+from tests.faults.tagged import BYTES
 from tests.properties.calls import FIELDS, steps
 from tests.statistics.test_frequencies import filled, with_leaves
 
@@ -83,6 +85,74 @@ def test_a_run_of_random_updates_never_drifts() -> None:
         assert distance(buffer) <= LARGEST_DISTANCE
     buffer.check()
     assert buffer.stats()["rescales"] > 10
+
+
+def any_update(
+    rng: np.random.Generator, ids: np.ndarray, leaves: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and leaves: a few rows, one row, all rows, or all the large ones at once."""
+    kind = rng.choice(["few", "one", "all", "fall", "zeros"], p=[0.6, 0.2, 0.05, 0.1, 0.05])
+    center, spread = rng.uniform(-10, 10), rng.choice([0.01, 0.5, 5.0])
+    if kind == "fall":  # what lies above some bound, to about the smallest there can be
+        falling = leaves >= leaves.max() * 10 ** rng.uniform(-24, 0)
+        low = max(2.0**-40, leaves.max() * 10 ** -rng.uniform(20, 24))
+        return ids[falling], np.float32(low * rng.uniform(1, 2, falling.sum()))
+    if kind == "zeros":
+        some = rng.choice(ids, len(ids) // 2)
+        return some, np.zeros(len(some), np.float32)
+    chosen = ids if kind == "all" else rng.choice(ids, 1 if kind == "one" else 32)
+    exponents = np.clip(rng.normal(center, spread, len(chosen)), -12, 12)
+    return chosen, np.float32(10**exponents)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "updates"),
+    [
+        (2, 500),
+        (300, 2000),
+        (5000, 500),
+        pytest.param(300, 300_000, marks=[pytest.mark.long, pytest.mark.timeout(1200)]),
+        pytest.param(20_000, 20_000, marks=[pytest.mark.long, pytest.mark.timeout(1200)]),
+    ],
+)
+def test_probabilities_are_right_after_every_one_of_many_updates_of_any_kind(
+    capacity: int, updates: int
+) -> None:
+    rng = np.random.default_rng(capacity)
+    buffer = filled(capacity, capacity, Proportional(alpha=1.0, eps=0.0), seed=0)
+    falls, before = 0, float(capacity)
+    for number in range(updates):
+        ids = buffer.live_ids().numpy()
+        chosen, leaves = any_update(rng, ids, buffer.priorities(ids).double().numpy())
+        buffer.update_priorities(chosen, priorities=leaves)
+        if number % 50 == 49:  # and new rows at the largest leaf so far
+            buffer.extend(**steps(rng, int(rng.integers(1, 4))))
+        if buffer._state.word(w.TOTAL):  # or nothing can be drawn
+            assert distance(buffer) <= LARGEST_DISTANCE, number
+        after = float(buffer._state.leaves.double().sum())
+        falls, before = falls + (0 < after < before * 1e-20), after
+    assert falls >= updates / 500  # by 20 decades and more
+    assert buffer.stats()["rescales"] > updates / 50
+    assert buffer.stats()["clamped_priorities"] == 0
+    buffer.check()
+
+
+def test_a_total_that_falls_slowly_comes_near_the_bound_and_not_above_it() -> None:
+    # Where the distance is largest: 2^20 rows, half of them so small that their mass is rounded up
+    # to 1, and a total that falls until the scale must change. Then it is nearly 2^-21.
+    capacity = 2**20
+    buffer = ReplayBuffer(capacity, BYTES, sampler=Proportional(alpha=1.0, eps=0.0))
+    buffer._state.words[w.NEXT_ID] = capacity  # as if written
+    ids = torch.arange(capacity)
+    large = 1 + torch.rand(capacity, generator=torch.Generator().manual_seed(0))
+    distances = []
+    for halvings in range(14):
+        leaves = torch.where(ids % 2 > 0, large * 2.0 ** (20 - halvings), 2.0**-40)
+        buffer.update_priorities(ids, priorities=leaves)
+        distances.append(distance(buffer))
+    assert max(distances) <= LARGEST_DISTANCE
+    assert max(distances) > 1e-7
+    assert buffer.stats()["rescales"] >= 2  # the second because of the bound
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.4, 0.7, 1.0])

@@ -1,5 +1,8 @@
 """Planned and real memory."""
 
+import os
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -15,6 +18,49 @@ def test_a_million_states_of_51_floats_with_priorities_fit_470_megabytes(capacit
     assert needed.total <= megabytes * 1e6
     assert needed.rows == capacity * 448
     assert needed.priorities + needed.tree <= 8 * capacity
+
+
+# Bytes a row for priorities and tree together, and how many there may be.
+TREES = [
+    (Proportional(normalize=None), 8),
+    (Proportional(), 8),
+    (Proportional(normalize=None, new_priority="max_current"), 12),
+    (Proportional(new_priority="max_current"), 12),
+]
+
+
+@pytest.mark.parametrize("capacity", [1_000_000, 10_000_000])
+@pytest.mark.parametrize(("sampler", "most"), TREES)
+def test_priorities_take_8_bytes_a_row_at_most_and_12_with_the_maxima(sampler, most, capacity):
+    needed = plan(capacity, STATES, sampler=sampler)
+    assert needed.priorities >= 4 * capacity
+    assert needed.priorities + needed.tree <= most * capacity
+
+
+@pytest.mark.parametrize("sampler", [Uniform(), *(sampler for sampler, _ in TREES)])
+def test_nothing_but_rows_priorities_and_tree_grows_with_the_capacity(sampler):
+    settings = {"sampler": sampler, "n_step": 3, "num_envs": 8}
+    small, large = (plan(capacity, STATES, **settings) for capacity in (10**5, 10**7))
+    assert small.workspace == large.workspace
+    assert large.rows == 100 * small.rows
+    assert large.priorities + large.tree <= 100.01 * (small.priorities + small.tree)
+    assert sampler.prioritized or large.priorities == large.tree == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+@pytest.mark.parametrize("sampler", [Uniform(), *(sampler for sampler, _ in TREES)])
+def test_memory_equals_what_the_process_grows_by(sampler):
+    settings = {"sampler": sampler, "track_reuse": True}
+    ReplayBuffer(1, STATES, **settings)  # libraries that are loaded when first needed
+    before = resident()
+    buffer = ReplayBuffer(1_000_000, STATES, **settings)
+    # For the smaller tensors there may be pages that were kept when other tests gave them back.
+    assert resident() - before == pytest.approx(buffer.memory().total, rel=0.03)
+
+
+def resident():
+    """Bytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_a_plan_allocates_nothing():
