@@ -315,7 +315,7 @@ class ReplayBuffer:
             )
         with self._lock:
             batch = self._batches.lend(batch_size) if out is None else out
-            outcome = self._ops.sample(self._state, batch._arena, batch_size, train=train)
+            outcome = self._ops.sample(self._state, batch._arena, batch_size, train=bool(train))
             if outcome == w.NOTHING_TO_DRAW:
                 raise NotReadyError(
                     "nothing can be drawn: "

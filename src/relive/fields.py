@@ -22,8 +22,6 @@ import numpy as np
 import torch
 
 from relive.errors import ConfigError
-from relive.ops import words as w
-from relive.ops.convert.reference import STORED_DTYPES
 
 # Stored with every row, arguments of `add`, or what a batch has besides its fields.
 RESERVED = {
@@ -47,7 +45,13 @@ NUMPY_DTYPES = {
         torch.float64,
     )
 }
-CONVERSIONS = {dtype: conversion for conversion, dtype in STORED_DTYPES.items()}
+# How a stored dtype becomes float32.
+NO_CONVERSION, FROM_UINT8, FROM_FLOAT16, FROM_BFLOAT16 = 0, 1, 2, 3
+CONVERSIONS = {
+    torch.uint8: FROM_UINT8,
+    torch.float16: FROM_FLOAT16,
+    torch.bfloat16: FROM_BFLOAT16,
+}
 LAST_LINK = 2**31 - 1  # largest distance that a link holds
 SEPARATOR = "."  # of the names in a dict observation: obs.position
 
@@ -112,7 +116,7 @@ class Column:
         offset: bytes from the start of the row.
         nbytes: bytes of a stored value.
         array_dtype: dtype of an array of stored values; None where NumPy has none.
-        conversion: from what is stored to what a batch holds, a word.
+        conversion: from what is stored to what a batch holds.
     """
 
     name: str
@@ -173,7 +177,7 @@ class RowLayout:
         dtype = field.stored_dtype
         offset = -(-self._end // dtype.itemsize) * dtype.itemsize
         nbytes = math.prod(field.shape) * dtype.itemsize
-        conversion = w.NO_CONVERSION if dtype == field.dtype else CONVERSIONS[dtype]
+        conversion = NO_CONVERSION if dtype == field.dtype else CONVERSIONS[dtype]
         self.columns[name] = Column(
             name, field, offset, nbytes, NUMPY_DTYPES.get(dtype), conversion
         )

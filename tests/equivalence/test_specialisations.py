@@ -135,6 +135,7 @@ def read(buffer: ReplayBuffer) -> None:
         buffer.sample(size)
         buffer.sample(size, train=False, out=buffer.empty_batch(size))
         buffer.sample(size, train=np.True_, device="cpu")
+        buffer.sample(size, train=1)
         buffer.ready(size)
     live = buffer.live_ids().numpy()
     for form, dtype in itertools.product(FORMS, INTEGERS):

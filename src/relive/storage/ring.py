@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from relive.arrays import as_tensor
 from relive.errors import CorruptError, InputError
 from relive.ops import words as w
 from relive.ops.sample.reference import beta
@@ -91,7 +92,7 @@ def known_ids(state: State, ids: Any) -> Tensor:
         InputError: not integers, or not held.
     """
     try:
-        given = torch.as_tensor(ids, device=state.words.device)
+        given = as_tensor(ids).to(state.words.device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"ids: not an array of integers: {error}") from None
     if given.ndim != 1 or len(given) == 0 or given.is_floating_point() or given.dtype == torch.bool:
@@ -206,6 +207,10 @@ def check(state: State) -> None:
         start += size
     total = state.word(w.TOTAL)
     _require(int(children.sum()) == total, "the total is the sum of the highest nodes")
+    exact = float(leaves.to(torch.float64).sum()) * 2.0 ** state.word(w.SCALE)
+    _require(
+        abs(total - exact) <= len(leaves) + 1e-6 * exact, "the total is that of the leaves"
+    )  # sums that overflow agree with each other
     _require(
         total == 0 or total.bit_length() > lowest_total(capacity),
         "the total is large enough to be exact",

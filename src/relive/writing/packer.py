@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from relive.arrays import as_tensor
 from relive.errors import InputError
-from relive.ops import words as w
+from relive.fields import NO_CONVERSION
 from relive.ops.convert.reference import encode
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Packer:
             given, outside = stored_form(leaf.column, given)
             out_of_range += outside
             if leaf.dtype is None:
-                leaf.lanes[lanes] = torch.as_tensor(given).to(leaf.lanes)
+                leaf.lanes[lanes] = as_tensor(given).to(leaf.lanes)
             else:  # torch cannot index every unsigned type
                 leaf.lanes.numpy()[lanes] = np.asarray(given)
         return out_of_range
@@ -150,7 +151,7 @@ class _Target:
         """Copy a value that fits; returns how many numbers of it are out of range."""
         given, outside = stored_form(self.column, check(self.column, value, self.shape))
         if self.array is None or isinstance(given, Tensor):
-            self.tensor.copy_(torch.as_tensor(given))
+            self.tensor.copy_(as_tensor(given))
         else:
             self.array[...] = given
         return outside
@@ -218,9 +219,9 @@ def check_columns(
 
 def stored_form(column: Column, value: Any) -> tuple[Any, int]:
     """A checked value as it is stored, or what converts to it; and how much is out of range."""
-    if column.conversion == w.NO_CONVERSION or is_stored(column, value):
+    if column.conversion == NO_CONVERSION or is_stored(column, value):
         return value, 0
-    stored, outside = encode(torch.as_tensor(value), column.field.stored_dtype)
+    stored, outside = encode(as_tensor(value), column.field.stored_dtype)
     return stored, int(outside)
 
 
@@ -242,7 +243,7 @@ def packed_form(column: Column, value: Any) -> tuple[Any, int]:
         return value, 0
     value, outside = stored_form(column, value)
     if isinstance(value, Tensor) or column.array_dtype is None:
-        stored = torch.as_tensor(value).to("cpu", column.field.stored_dtype)
+        stored = as_tensor(value).to("cpu", column.field.stored_dtype)
         return stored.contiguous(), outside
     with np.errstate(all="ignore"):  # a value beyond the dtype is infinite, as it is for `add`
         return np.ascontiguousarray(value, column.array_dtype), outside
@@ -268,7 +269,7 @@ def check(column: Column, value: Any, shape: tuple[int, ...]) -> Any:
         fits = _numpy_fits(value, column.array_dtype)
     if tuple(value.shape) != shape:
         raise InputError(f"{column.name}: given shape {tuple(value.shape)}, expected {shape}")
-    if column.conversion != w.NO_CONVERSION:
+    if column.conversion != NO_CONVERSION:
         if not (is_float(value) or is_stored(column, value)):
             raise InputError(
                 f"{column.name}: given {given_dtype}, expected floats, or what is stored, "
@@ -340,7 +341,7 @@ def vector(name: str, value: Any, dtype: torch.dtype) -> Tensor:
         return tensor
     if not isinstance(value, Tensor):
         try:
-            value = torch.as_tensor(np.asarray(value))
+            value = as_tensor(value)
         except (TypeError, ValueError) as error:
             raise InputError(f"{name}: not a vector of numbers: {error}") from None
     if value.ndim != 1:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from relive.ops import words as w
+from relive.fields import CONVERSIONS, NO_CONVERSION
 from relive.ops.compiled import kernel
 from relive.ops.convert import cpu, reference
 
@@ -101,4 +101,4 @@ def test_infinities_and_nan_pass_through_floats(store):
 
 
 def test_conversions_are_words_of_their_own():
-    assert sorted([w.NO_CONVERSION, *reference.STORED_DTYPES]) == [0, 1, 2, 3]
+    assert sorted([NO_CONVERSION, *CONVERSIONS.values()]) == [0, 1, 2, 3]

@@ -10,7 +10,7 @@ from numba import carray, types
 from numba.extending import intrinsic
 
 from relive.batch import CACHE_LINE
-from relive.ops import words as w
+from relive.fields import FROM_FLOAT16, FROM_UINT8
 from relive.ops.compiled import (
     byte_pointer,
     float32_pointer,
@@ -87,9 +87,9 @@ def convert(conversion: Any, target: Any, source: Any, nbytes: Any, past_caches:
     Args:
         past_caches: write straight to memory: for a batch that no cache holds, half the traffic.
     """
-    if conversion == w.FROM_UINT8:
+    if conversion == FROM_UINT8:
         from_uint8(target, source, nbytes, past_caches)
-    elif conversion == w.FROM_FLOAT16:
+    elif conversion == FROM_FLOAT16:
         from_float16(target, source, nbytes // 2)
     else:
         from_bfloat16(target, source, nbytes // 2)

@@ -9,13 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from relive.ops import words as w
+from relive.fields import CONVERSIONS
 
-STORED_DTYPES = {
-    w.FROM_UINT8: torch.uint8,
-    w.FROM_FLOAT16: torch.float16,
-    w.FROM_BFLOAT16: torch.bfloat16,
-}
+STORED_DTYPES = {conversion: dtype for dtype, conversion in CONVERSIONS.items()}
 LARGEST = {torch.float16: 65504.0, torch.bfloat16: torch.finfo(torch.bfloat16).max}
 
 

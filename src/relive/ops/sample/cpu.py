@@ -12,6 +12,7 @@ import numpy as np
 from numba import carray
 
 from relive.batch import CACHE_LINE
+from relive.fields import NO_CONVERSION
 from relive.ops import words as w
 from relive.ops.compiled import (
     copy_bytes,
@@ -223,7 +224,7 @@ def gather_columns(words: Any, slots: Any, arena: Any) -> None:
             stored = columns[c, w.COLUMN_BYTES]
             nbytes = columns[c, w.COLUMN_BATCH_BYTES]
             conversion = columns[c, w.COLUMN_CONVERSION]
-            if conversion == w.NO_CONVERSION:
+            if conversion == NO_CONVERSION:
                 gather_values(block + start * nbytes, source, slots[start:stop], row_bytes, nbytes)
             else:
                 large = batch_size * nbytes >= LARGE_BYTES

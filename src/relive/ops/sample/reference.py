@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from relive.batch import CACHE_LINE
+from relive.fields import NO_CONVERSION
 from relive.ops import words as w
 from relive.ops.convert.reference import STORED_DTYPES, decode
 from relive.ops.philox.reference import random_below
@@ -137,7 +138,7 @@ def gather(state: State, ids: Tensor, arena: Tensor) -> None:
     for target, column in zip(columns, state.columns.tolist(), strict=True):
         offset, nbytes, _, conversion = column
         stored = state.rows[slots, offset : offset + nbytes]
-        if conversion != w.NO_CONVERSION:
+        if conversion != NO_CONVERSION:
             stored = decode(stored.view(STORED_DTYPES[conversion])).view(torch.uint8)
         target.copy_(stored)
 

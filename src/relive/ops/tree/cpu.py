@@ -137,16 +137,15 @@ def sum_range(words: Any, first: Any, last: Any) -> Any:
 
 
 @helper
-def add_masses(words: Any, slots: Any, masses: Any, nodes: Any) -> None:
-    """Add to every node above each slot, one level after the other; `nodes` is to work in."""
+def add_masses(words: Any, slots: Any, masses: Any) -> None:
+    """Add to every node above each slot, one level after the other."""
     sums = sums_of(words)
-    for k in range(slots.shape[0]):
-        nodes[k] = slots[k] >> w.LEAF_BITS
+    shift = w.LEAF_BITS
     for level in range(words[w.NUM_LEVELS]):
         first = words[w.LEVEL_0 + level]
-        for k in range(nodes.shape[0]):
-            sums[first + nodes[k]] += masses[k]
-            nodes[k] >>= w.NODE_BITS
+        for k in range(slots.shape[0]):
+            sums[np.uintp(first + (slots[k] >> shift))] += masses[k]
+        shift += w.NODE_BITS
 
 
 @helper

@@ -201,7 +201,7 @@ def assign(words: Any, slots: Any, new: Any, old: Any, changes: Any, spare: Any)
         change_scale(words)
     else:
         words[w.TOTAL] += change
-        add_masses(words, slots, changes, spare)
+        add_masses(words, slots, changes)
     update_all_extrema(words, slots, old, new, spare)
 
 

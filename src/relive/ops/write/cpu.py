@@ -271,7 +271,10 @@ def place_all(
     """
     first_lane, num_lanes = lanes
     every_lane = lanes_of(words)
-    row_bytes = words[w.ROW_BYTES]
+    row_bytes = words[w.ROW_BYTES]  # words are read once: stores to rows might be stores to them
+    discount, terminated = words[w.DISCOUNT_OFFSET], words[w.TERMINATED_OFFSET]
+    truncated, tracks = words[w.TRUNCATED_OFFSET], words[w.TRACK_REUSE]
+    gamma = np.float32(gammas_of(words)[1])
     ahead = max(row_bytes, PREFETCH_BYTES)
     row_id = words[w.NEXT_ID]
     row = row_at(words, row_id)
@@ -282,20 +285,27 @@ def place_all(
         for offset in range(0, row_bytes, CACHE_LINE):
             prefetch(row + ahead + offset)
         pack_row(columns, i, row)
+        if tracks:
+            retire(words, row_id)
         lane = first_lane + position
-        if ready_made:
-            place(words, lane, row, row_id, 0, 0)
-        else:
-            discount_one(words, row)
+        links = links_of(row)
+        links[0] = lane
+        links[1] = 0
+        links[2] = 0
+        if not ready_made:
+            is_terminal = flag_at(row + terminated)[0]
+            ended = (is_terminal | flag_at(row + truncated)[0]) != 0
+            float_at(row + discount)[0] = np.float32(0) if is_terminal else gamma
             if i < first + num_lanes:
-                distance = distance_between(row_id, every_lane[lane, w.LANE_LAST])
+                links[1] = distance_between(row_id, every_lane[lane, w.LANE_LAST])
                 link_back(words, row, row_id, every_lane[lane, w.LANE_LAST])
             else:
-                distance = 0 if has_ended(words, row - num_lanes * row_bytes) else num_lanes
-            continues = i + num_lanes < stop and not has_ended(words, row)
-            place(words, lane, row, row_id, distance, num_lanes if continues else 0)
+                before = row - num_lanes * row_bytes
+                links[1] = links_of(before)[2]  # it has been told whether this row follows it
             if i + num_lanes >= stop:
-                every_lane[lane, w.LANE_LAST] = -1 if has_ended(words, row) else row_id
+                every_lane[lane, w.LANE_LAST] = -1 if ended else row_id
+            elif not ended:
+                links[2] = num_lanes
         row += row_bytes
         row_id += 1
         position = position + 1 if position + 1 < num_lanes else 0
