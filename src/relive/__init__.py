@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from relive.fields import Field, fields_of
-    from relive.sampling import Proportional, Uniform
+    from relive.sampling import Proportional, RankBased, Recent, Uniform
     from relive.schedules import Linear
     from relive.storage.memory import MemoryPlan, plan
     from relive.warmup import warm_up
@@ -36,6 +36,8 @@ __all__ = [
     "MissingExtraError",
     "NotReadyError",
     "Proportional",
+    "RankBased",
+    "Recent",
     "ReliveError",
     "ReplayBuffer",
     "Uniform",
@@ -50,7 +52,7 @@ HOMES = {
     "relive.buffer": ["ReplayBuffer"],
     "relive.errors": [name for name in __all__ if name.endswith("Error")],
     "relive.fields": ["Field", "fields_of"],
-    "relive.sampling": ["Proportional", "Uniform"],
+    "relive.sampling": ["Proportional", "RankBased", "Recent", "Uniform"],
     "relive.schedules": ["Linear"],
     "relive.storage.memory": ["MemoryPlan", "plan"],
     "relive.warmup": ["warm_up"],

@@ -20,8 +20,11 @@ from relive.errors import ConfigError, InputError, NotReadyError, UnsupportedErr
 from relive.fields import Fields, RowLayout, fields_of
 from relive.ops import words as w
 from relive.ops.dispatch import known_device, operations
-from relive.sampling import Sampler, Uniform
-from relive.storage import memory, ring
+from relive.ops.window import reference as windows
+from relive.sampling import Recent, Sampler, Uniform
+from relive.sampling.settings import check_schedule, check_whole, write_schedule
+from relive.sampling.split import split_ids
+from relive.storage import demonstrations, memory, ring
 from relive.storage.lending import Lender
 from relive.writing import autoreset as resets
 from relive.writing.packer import Packer, ndim, vector, whole_batch
@@ -29,6 +32,8 @@ from relive.writing.stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from relive.schedules import Schedule
 
 Autoreset = Literal["disabled", "next_step", "same_step"]
 
@@ -47,7 +52,10 @@ class ReplayBuffer:
         capacity: rows in total, for all environments together.
         fields: `{"obs": Field(...), "action": Field(...), **own}`, see `fields_of`; observations
             may be nested dicts.
-        sampler: `Uniform()` or `Proportional(...)`.
+        sampler: `Uniform()`, `Proportional(...)` or `RankBased(...)`.
+        window: None for all rows, or `Recent(...)` for the newest; works with every sampler.
+        demo_fraction: of each batch drawn from demonstrations, once some are pinned; a number in
+            [0, 1] or a schedule. None: demonstrations and all other rows are one pool.
         num_envs: environments that one `add` writes a step of.
         n_step: steps folded into one row.
         gamma: discount of one step; batches carry gamma^k as `discount`.
@@ -68,6 +76,8 @@ class ReplayBuffer:
         fields: Fields,
         *,
         sampler: Sampler = Uniform(),
+        window: Recent | None = None,
+        demo_fraction: Schedule | None = 0.5,
         num_envs: int = 1,
         n_step: int = 1,
         gamma: float = 0.99,
@@ -92,11 +102,29 @@ class ReplayBuffer:
         self._device = known_device(device)
         self._ops = operations(self._device, kernels)
         if not isinstance(sampler, Sampler):
-            raise ConfigError(f"sampler is Uniform() or Proportional(...); given {sampler!r}")
-        self._sampler = sampler
+            raise ConfigError(
+                f"sampler is Uniform(), Proportional(...) or RankBased(...); given {sampler!r}"
+            )
+        if window is not None and not isinstance(window, Recent):
+            raise ConfigError(f"window is None or Recent(...); given {window!r}")
+        if demo_fraction is not None:
+            demo_fraction = check_schedule("demo_fraction", demo_fraction, 0.0, 1.0)
+        self._sampler, self._window, self._demo_fraction = sampler, window, demo_fraction
         self._layout = RowLayout(fields, memory.ROW_ALIGNMENT.get(self._device.type, 16))
         self._batch_layout = BatchLayout(self._layout)
         self._num_envs, self._n_step, self._gamma = num_envs, n_step, float(gamma)
+        self._settings: dict[str, Any] = {
+            "sampler": sampler,
+            "window": window,
+            "demo_fraction": demo_fraction,
+            "num_envs": num_envs,
+            "n_step": n_step,
+            "gamma": gamma,
+            "autoreset": autoreset,
+            "device": device,
+            "track_reuse": track_reuse,
+            "kernels": kernels,
+        }
         self._autoreset = autoreset or "disabled"
         self._track_reuse = track_reuse
         shapes = memory.tensor_shapes(
@@ -111,6 +139,11 @@ class ReplayBuffer:
             autoreset=resets.MODES[self._autoreset],
         )
         self._sampler.configure(self._state)
+        if window is not None:
+            window.configure(self._state)
+        if demo_fraction is not None:
+            self._state.words[w.DEMO_MODE] = w.TWO_PARTS
+            write_schedule(self._state, w.DEMO_SHARE_START, demo_fraction)
         self._staging = memory.allocate_staging(self._layout, num_envs)
         self._steps = self._staging[:num_envs]
         self._packer = Packer(self._layout, self._steps, (num_envs,))
@@ -275,8 +308,7 @@ class ReplayBuffer:
         """Whether at least `batch_size` >= 1 rows are held and something can be drawn."""
         batch_size = whole_batch(batch_size)
         with self._lock:
-            drawable = not self.prioritized or self._state.word(w.TOTAL) > 0
-            return drawable and len(self) >= batch_size
+            return len(self) >= batch_size and bool(self._ops.can_draw(self._state))
 
     def sample(
         self,
@@ -303,7 +335,42 @@ class ReplayBuffer:
             InputError: a bad batch size, or a batch of another size.
         """
         target = None if device is None else known_device(device)
-        batch_size = whole_batch(batch_size)
+        batch = self._sample(whole_batch(batch_size), out, bool(train), None)
+        return batch if target is None else batch.to(target, non_blocking=True)
+
+    def sample_range(
+        self, batch_size: int, start: int, stop: int, *, out: Batch | None = None
+    ) -> Batch:
+        """Draw from the rows with ids in [start, stop) only, whatever the window.
+
+        Weighted as the buffer's sampler says, within that range. Does not count as a training
+        sample and has the random stream of `sample(train=False)`. Rows of the range that have been
+        overwritten are left out and counted (`stats()["range_rows_gone"]`).
+
+        Args:
+            start, stop: ids; 0 <= start < stop.
+
+        Raises:
+            InputError: a range of no rows, a bad batch size or a batch of another size.
+            NotReadyError: all priorities in the range are 0.
+        """
+        size = whole_batch(batch_size)
+        for name, value in (("start", start), ("stop", stop)):
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+                raise InputError(f"{name} is an id, a whole number >= 0; given {value!r}")
+        with self._lock:
+            if not ring.rows_in(self._state, start, stop):
+                oldest, newest = windows.ring_range(self._state)
+                raise InputError(
+                    f"no row has an id in [{start}, {stop}); the ring holds [{oldest}, {newest})"
+                )
+            batch = self._sample(size, out, False, (start, stop))
+            self._state.words[w.RANGE_ROWS_GONE] += ring.rows_gone(self._state, start, stop)
+        return batch
+
+    def _sample(
+        self, batch_size: int, out: Batch | None, train: bool, ids: tuple[int, int] | None
+    ) -> Batch:
         if out is not None and not self._can_fill(out, batch_size):
             given = type(out).__name__
             if isinstance(out, Batch):
@@ -315,7 +382,7 @@ class ReplayBuffer:
             )
         with self._lock:
             batch = self._batches.lend(batch_size) if out is None else out
-            outcome = self._ops.sample(self._state, batch._arena, batch_size, train=bool(train))
+            outcome = self._ops.sample(self._state, batch._arena, batch_size, train=train, ids=ids)
             if outcome == w.NOTHING_TO_DRAW:
                 raise NotReadyError(
                     "nothing can be drawn: "
@@ -325,7 +392,7 @@ class ReplayBuffer:
                 )
             if out is not None and not out._arena.is_inference():
                 increment_version(out._arena)
-        return batch if target is None else batch.to(target, non_blocking=True)
+        return batch
 
     def empty_batch(self, batch_size: int) -> Batch:
         """A batch to be filled by `sample(batch_size, out=...)`; its values mean nothing yet."""
@@ -345,10 +412,26 @@ class ReplayBuffer:
             self._ops.gather(self._state, wanted, batch._arena)
         return batch
 
+    def all(self) -> Batch:
+        """Every row held, in the order of `live_ids()`, weights 1."""
+        return self.rows(self.live_ids())
+
     def live_ids(self) -> Tensor:
-        """Ids of the rows held, oldest first: int64 `[len(buffer)]`."""
+        """Ids of the rows held, ascending, so oldest first: int64 `[len(buffer)]`."""
         with self._lock:
-            return torch.arange(*ring.live_range(self._state), device=self._device)
+            return windows.held_ids(self._state)
+
+    def split(self, holdout: float, seed: int = 0) -> tuple[Tensor, Tensor]:
+        """Ids for training, and ids held out, each ascending: int64.
+
+        Which side an id is on follows from the id and the seed alone, so a row never changes sides
+        while others are added.
+
+        Args:
+            holdout: probability in [0, 1] of being held out.
+            seed: any 64-bit integer.
+        """
+        return split_ids(self.live_ids(), holdout, seed)
 
     # Priorities
 
@@ -405,9 +488,10 @@ class ReplayBuffer:
                 )
 
     def priorities(self, ids: Any) -> Tensor:
-        """The stored leaves, (|td error| + eps)^alpha: float32 `[B]`.
+        """What is stored of each row: float32 `[B]`. Writing it back changes nothing.
 
-        Writing them back changes nothing.
+        With `Proportional` the leaf, (|td error| + eps)^alpha; with `RankBased` |td error|,
+        infinite for a row that has never been updated.
 
         Raises:
             UnsupportedError: the buffer is not prioritized.
@@ -416,9 +500,78 @@ class ReplayBuffer:
         if not self.prioritized:
             raise UnsupportedError("this buffer draws uniformly and has no priorities")
         with self._lock:
-            return self._state.leaves[ring.slots_of(self._state, ring.known_ids(self._state, ids))]
+            slots = windows.slots_of(self._state, ring.known_ids(self._state, ids))
+            return (self._state.errors if self._sampler.ranked else self._state.leaves)[slots]
+
+    # Demonstrations
+
+    def pin_demonstrations(
+        self, count: int, *, batch_size: int | None = None, reserve: int = 0
+    ) -> None:
+        """Make the rows written so far demonstrations: they are never overwritten.
+
+        From then on `demo_fraction` of every batch is drawn from them (all of it until another row
+        exists), spread evenly over the batch, and the rest from the other rows, through the window.
+
+        Args:
+            count: `len(buffer)`, said again because it must be meant.
+            batch_size: refuse unless so many other rows fit.
+            reserve: room for rows pinned later with `pin`.
+
+        Raises:
+            InputError: not all rows so far, steps that wait for their windows, or no room for other
+                rows; nothing has changed then.
+        """
+        online = 1 if batch_size is None else whole_batch(batch_size)
+        with self._lock:
+            demonstrations.pin_first(self._state, count, reserve, online)
+
+    def pin(self, ids: Any) -> Tensor:
+        """Copy rows, with their priorities, to the demonstrations: an intervention, say.
+
+        Args:
+            ids: of rows that are held; there must be room in `reserve`.
+
+        Returns:
+            The ids of the copies: int64 `[B]`.
+
+        Raises:
+            InputError: an id that is not held, or no room; nothing has changed then.
+        """
+        with self._lock:
+            wanted = ring.known_ids(self._state, ids)
+            return demonstrations.pin_copies(self._state, self._ops, wanted)
 
     # State
+
+    def grown(self, capacity: int) -> Self:
+        """A larger buffer with everything that this one has.
+
+        Rows with their ids and priorities, waiting steps, demonstrations, random state, progress
+        and counters.
+
+        Raises:
+            ConfigError: a smaller capacity, or more memory than is free.
+        """
+        if not isinstance(capacity, int) or capacity < self.capacity:
+            raise ConfigError(f"capacity grows from {self.capacity}; given {capacity!r}")
+        larger = type(self)(capacity, self._layout.fields, **self._settings)
+        with self._lock:
+            ring.copy_into(self._state, larger._state, larger._ops)
+        return larger
+
+    def start_sweep(self, updates: int) -> None:
+        """Begin a sweep of the shrinking window `Recent(...)`, of `updates` >= 1 training samples.
+
+        Raises:
+            UnsupportedError: the buffer has no such window.
+        """
+        if self._window is None or self._window.count is not None:
+            raise UnsupportedError("only window=Recent(eta=...) has sweeps")
+        check_whole("updates", updates)
+        with self._lock:
+            self._state.words[w.SWEEP_LENGTH] = updates
+            self._state.words[w.SWEEP] = 0
 
     def clear(self) -> None:
         """Drop every row, waiting step and priority; ids, random state and progress go on."""
@@ -473,8 +626,8 @@ class ReplayBuffer:
 
     def __len__(self) -> int:
         with self._lock:
-            start, stop = ring.live_range(self._state)
-        return stop - start
+            start, stop = windows.ring_range(self._state)
+            return stop - start + windows.num_demonstrations(self._state)
 
     @property
     def capacity(self) -> int:
@@ -505,6 +658,11 @@ class ReplayBuffer:
     def sampler(self) -> Sampler:
         """How rows are drawn."""
         return self._sampler
+
+    @property
+    def window(self) -> Recent | None:
+        """Which rows are drawn from; None: all."""
+        return self._window
 
     def __reduce__(self) -> Any:
         """Refuse to be pickled or copied: a copy of half a buffer would be worse."""

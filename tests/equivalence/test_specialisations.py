@@ -22,7 +22,7 @@ import torch
 from numba.core.dispatcher import Dispatcher
 
 import relive.ops
-from relive import Field, Linear, Proportional, ReplayBuffer, Uniform
+from relive import Field, Linear, Proportional, RankBased, Recent, ReplayBuffer, Uniform
 from relive.ops import compiled
 
 if TYPE_CHECKING:
@@ -43,8 +43,10 @@ SAMPLERS = [
     Proportional(alpha=1, beta=1, eps=0, weight_clip=1),  # whole numbers
     Proportional(beta=Linear(0, 1, 10), normalize=None, stratified=False),
     Proportional(normalize="batch", new_priority="max_current", bad_priority="max"),
-    Proportional(bad_priority="raise"),
+    Proportional(bad_priority="raise", uniform_share=0.5, mixture_weights=True),
+    RankBased(resort_every=2),
 ]
+WINDOWS = [None, Recent(20), Recent(eta=Linear(0.5, 1, 9), c_min=3, updates=4)]
 FORMS: list[Callable[[np.ndarray], Any]] = [  # of an array
     lambda a: a,
     lambda a: a.tolist(),
@@ -139,8 +141,10 @@ def read(buffer: ReplayBuffer) -> None:
         buffer.ready(size)
     live = buffer.live_ids().numpy()
     for form, dtype in itertools.product(FORMS, INTEGERS):
-        buffer.rows(form(live[:5].astype(dtype)))
-    buffer.rows(range(live[0], live[-1]))
+        if live[4] <= np.iinfo(dtype).max:
+            buffer.rows(form(live[:5].astype(dtype)))
+    newest = int(live[live < 2**62][-1])
+    buffer.rows(range(newest - 2, newest))
     len(buffer), repr(buffer), buffer.stats(), buffer.memory(), buffer.check()
 
 
@@ -164,6 +168,24 @@ def update(buffer: ReplayBuffer) -> None:
     buffer._ops.rebuild(buffer._state)
 
 
+def pin(buffer: ReplayBuffer, num_envs: int) -> None:
+    """Demonstrations, rows added to them, and ranges."""
+    buffer.extend(**steps(3, num_envs), env=None)
+    buffer.pin_demonstrations(len(buffer), batch_size=np.int64(4), reserve=5)
+    write(buffer, num_envs)
+    ids = buffer.live_ids().numpy()[:1]
+    for form in FORMS[:5]:
+        buffer.pin(form(ids))
+    read(buffer)
+    newest = buffer.stats()["added"]
+    for batch_size in (4, np.int64(4)):
+        buffer.sample_range(batch_size, 0, newest)
+        buffer.sample_range(batch_size, newest - 3, 2**63 - 1, out=buffer.empty_batch(4))
+    buffer.split(0.5, seed=1)
+    buffer.split(1)
+    buffer.all()
+
+
 def session() -> None:
     """Makes every call with every kind of argument; prints how often each kernel was compiled."""
     environments = [(1, None), (1, "same_step"), (3, "disabled"), (3, "next_step")]
@@ -179,6 +201,8 @@ def session() -> None:
             gamma=(1, 0.9, 0)[number % 3],
             track_reuse=number % 4 < 2,
             seed=number,
+            window=WINDOWS[number % 3],
+            demo_fraction=(0.5, None, 1, Linear(0, 1, 5))[number // 2 % 4],
         )
         write(buffer, num_envs)
         read(buffer)
@@ -187,7 +211,11 @@ def session() -> None:
         buffer.set_progress(3)
         buffer.reseed(-1)
         read(buffer)
+        if buffer.window is not None and buffer.window.count is None:
+            buffer.start_sweep(7)
+        read(buffer.grown(70))
         buffer.clear()
+        pin(buffer, num_envs)
     print(json.dumps({name: len(kernel.signatures) for name, kernel in kernels().items()}))  # noqa: T201
 
 
@@ -209,7 +237,7 @@ def test_every_kernel_has_one_specialisation_after_calls_with_arguments_of_every
 
 
 def test_the_session_calls_every_public_method() -> None:
-    text = "".join(map(inspect.getsource, (session, write, read, update)))
+    text = "".join(map(inspect.getsource, (session, write, read, update, pin)))
     public = {name for name in vars(ReplayBuffer) if not name.startswith("_")}
     methods = {name for name in public if inspect.isroutine(getattr(ReplayBuffer, name))}
     assert {name for name in methods - NOT_CALLED if f"buffer.{name}(" not in text} == set()

@@ -26,7 +26,9 @@ def find(buffer: ReplayBuffer, masses: list[float], kernels: str) -> list[int]:
     unit = 2 ** buffer._state.word(w.SCALE)
     targets = np.array([int(mass * unit) for mass in masses])
     if kernels == "reference":
-        return tree.find(buffer._state, torch.from_numpy(targets)).tolist()
+        state = buffer._state
+        leaf_masses = tree.masses(state.leaves, state.word(w.SCALE))
+        return tree.find(leaf_masses, torch.from_numpy(targets)).tolist()
     return compiled.slots(buffer._state.header, targets).tolist()
 
 

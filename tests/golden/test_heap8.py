@@ -39,7 +39,8 @@ def test_the_tree_finds_the_same_slots(case: dict[str, list[float]], kernels: st
     assert state.word(w.TOTAL) == case["nodes"][0] * unit
     targets = np.array([int(mass * unit) for mass in case["masses"]])
     if kernels == "reference":
-        found = reference.find(state, torch.from_numpy(targets))
+        leaf_masses = reference.masses(state.leaves, state.word(w.SCALE))
+        found = reference.find(leaf_masses, torch.from_numpy(targets))
     else:
         found = compiled.slots(state.header, targets)
     assert found.tolist() == case["slots"]

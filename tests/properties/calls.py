@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from relive import Field, Proportional, ReplayBuffer, Uniform
+from relive import Field, Linear, Proportional, RankBased, Recent, ReplayBuffer, Uniform
 from tests.properties.twin import Twin
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ SHARES = {
     "set_progress": 0.005,
     "clear": 0.01,
 }
+# And these, of a buffer with windows or demonstrations.
+POLICY_SHARES = {"sample_range": 0.08, "start_sweep": 0.01, "ready": 0.05}
+PIN_SHARES = {"pin_demonstrations": 0.08, "pin": 0.05}
 MOST_TIMES = 60  # of one call to extend
 SPECIAL_ERRORS = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, 3e38, 2.0**40, 2.0**-40, 2.0**-41]
 
@@ -43,9 +46,12 @@ class Spec:
     n_step: int = 1
     autoreset: str = "disabled"
     gamma: float = 0.9
-    sampler: Uniform | Proportional = field(default_factory=Uniform)
+    sampler: Uniform | Proportional | RankBased = field(default_factory=Uniform)
     track_reuse: bool = False
     seed: int = 0
+    window: Recent | None = None
+    demo_fraction: float | Linear | None = 0.5
+    pins: bool = False  # demonstrations come and go
 
     def buffer(self, kernels: str = "cpu") -> ReplayBuffer:
         return ReplayBuffer(
@@ -59,9 +65,13 @@ class Spec:
             seed=self.seed,
             track_reuse=self.track_reuse,
             kernels=kernels,
+            window=self.window,
+            demo_fraction=self.demo_fraction,
         )
 
     def twin(self) -> Twin:
+        assert self.window is None
+        assert not self.pins
         return Twin(
             capacity=self.capacity,
             num_envs=self.num_envs,
@@ -103,7 +113,12 @@ class Calls:
         self.rng = np.random.default_rng(seed)
 
     def take(self, number: int) -> Iterator[Call]:
-        names, shares = ["add", *SHARES], [1 - sum(SHARES.values()), *SHARES.values()]
+        wanted = dict(SHARES)
+        if self.spec.window is not None or self.spec.pins:
+            wanted |= POLICY_SHARES
+        if self.spec.pins:
+            wanted |= PIN_SHARES
+        names, shares = ["add", *wanted], [1 - sum(wanted.values()), *wanted.values()]
         for name in self.rng.choice(names, size=number, p=shares):
             call = getattr(self, name)()
             if call is not None:
@@ -167,6 +182,29 @@ class Calls:
         ids = live[: int(self.rng.integers(1, len(live) + 1))]
         values = self.buffer.priorities(ids)
         return "update_priorities", {"ids": ids.numpy(), "priorities": values.numpy()}
+
+    def sample_range(self) -> Call:
+        newest = int(self.buffer.stats()["added"])
+        start = int(self.rng.integers(0, newest + 2))
+        stop = int(self.rng.choice([start + 5, start + 40, newest + 1, 2**62 + 2]))
+        return "sample_range", {"batch_size": 6, "start": start, "stop": max(start, stop)}
+
+    def start_sweep(self) -> Call:
+        return "start_sweep", {"updates": int(self.rng.integers(1, 12))}
+
+    def ready(self) -> Call:
+        return "ready", {"batch_size": int(self.rng.integers(1, 9))}
+
+    def pin_demonstrations(self) -> Call:
+        count = len(self.buffer)
+        reserve = int(self.rng.integers(0, 4))
+        return "pin_demonstrations", {"count": count, "reserve": reserve}
+
+    def pin(self) -> Call | None:
+        live = self.buffer.live_ids().numpy()
+        if not len(live):
+            return None
+        return "pin", {"ids": self.rng.choice(live, int(self.rng.integers(1, 3)))}
 
     def reseed(self) -> Call:
         return "reseed", {"seed": int(self.rng.integers(-(2**63), 2**63 - 1))}

@@ -277,8 +277,8 @@ class Twin:
             return below(bound, self.seed, start + position, 0 if train else 1)
 
         if self.sampler is None:
-            oldest = min(self.rows)
-            ids = [oldest + draw(len(self.rows), i) for i in range(batch_size)]
+            by_slot = sorted(self.rows, key=self.slot)
+            ids = [by_slot[draw(len(self.rows), i)] for i in range(batch_size)]
             weights = [1.0] * batch_size
         else:
             heap = self.heap(scale)

@@ -18,6 +18,8 @@ NAMES = [
     "MissingExtraError",
     "NotReadyError",
     "Proportional",
+    "RankBased",
+    "Recent",
     "ReliveError",
     "ReplayBuffer",
     "Uniform",

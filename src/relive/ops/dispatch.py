@@ -14,8 +14,10 @@ OPERATIONS = {
     "extend": "write",
     "flush": "write",
     "sample": "sample",
+    "can_draw": "sample",
     "gather": "sample",
     "update": "update",
+    "set_leaves": "tree",
     "rebuild": "tree",
 }
 KERNELS = ("auto", "reference", "cpu")
@@ -28,8 +30,10 @@ class Operations(NamedTuple):
     extend: Any
     flush: Any
     sample: Any
+    can_draw: Any
     gather: Any
     update: Any
+    set_leaves: Any
     rebuild: Any
 
 

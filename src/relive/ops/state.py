@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,6 +23,8 @@ class State:
         leaves: float32 [padded N], priority^alpha by slot, 0 where no row lives; empty without
             priorities.
         sums: int64, masses of the tree's inner nodes, lowest level first.
+        errors: float32 [N], |td error| by slot, infinity until the first update; empty unless
+            priorities are by rank.
         mins, maxs: float32, smallest positive and largest leaf below each node; empty unless
             needed.
         gammas: float64 [n + 1], gamma^k.
@@ -35,6 +38,7 @@ class State:
     pending: Tensor
     lanes: Tensor
     leaves: Tensor
+    errors: Tensor
     sums: Tensor
     mins: Tensor
     maxs: Tensor
@@ -44,9 +48,11 @@ class State:
     age_counts: Tensor
     reuse_counts: Tensor
     header: int = field(init=False)  # address of the words: all that a CPU kernel is given
+    host: Any = field(init=False)  # the words as an array, where the host can read them at once
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "header", self.words.data_ptr())
+        object.__setattr__(self, "host", self.words.numpy() if self.words.is_cpu else self.words)
         for word, tensor in (
             (w.ROWS, self.rows),
             (w.PENDING, self.pending),
@@ -60,6 +66,7 @@ class State:
             (w.REUSE_COUNTS, self.reuse_counts),
             (w.GAMMAS, self.gammas),
             (w.COLUMNS, self.columns),
+            (w.ERRORS, self.errors),
         ):
             self.words[word] = tensor.data_ptr()
 
@@ -70,13 +77,13 @@ class State:
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor by name."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "header"}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
 
     # What the words say, read by the host (waits on CUDA).
 
     def word(self, index: int) -> int:
         """One int64 word."""
-        return int(self.words[index])
+        return int(self.host[index])
 
     def real(self, index: int) -> float:
         """One float64 word."""

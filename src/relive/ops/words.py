@@ -8,75 +8,103 @@ are views of the same memory.
 """
 
 # Where things are (addresses mean something on the CPU only and are not saved).
-ROWS, PENDING, LANES, LEAVES, SUMS, MINS, MAXS, USES, AGE_COUNTS, REUSE_COUNTS, GAMMAS, COLUMNS = (
-    range(12)
-)
+ROWS, PENDING, LANES, LEAVES, SUMS, MINS, MAXS, USES, AGE_COUNTS, REUSE_COUNTS = range(10)
+GAMMAS, COLUMNS, ERRORS = range(10, 13)
 
 # What was chosen at construction.
-CAPACITY = 12
-ROW_BYTES = 13
-NEXT_OFFSET = 14
-NEXT_BYTES = 15
-NUM_COLUMNS = 16  # gathered into a batch
-NUM_LANES = 17
-N_STEP = 18
-AUTORESET = 19
-WEIGHTING = 20  # UNIFORM or PROPORTIONAL
-STRATIFIED = 21
-NORMALIZE = 22
-NEW_PRIORITY = 23
-BAD_PRIORITY = 24
-NUM_LEAVES = 25  # of the tree, padded
-NUM_LEVELS = 26
-LEVEL_0 = 27  # first node of each level, and behind them the number of nodes
-TRACK_REUSE = 39
-REWARD_OFFSET = 40
-DISCOUNT_OFFSET = 41
-TERMINATED_OFFSET = 42
-TRUNCATED_OFFSET = 43
+CAPACITY = 13
+ROW_BYTES = 14
+NEXT_OFFSET = 15
+NEXT_BYTES = 16
+NUM_COLUMNS = 17  # gathered into a batch
+NUM_LANES = 18
+N_STEP = 19
+AUTORESET = 20
+WEIGHTING = 21  # UNIFORM, PROPORTIONAL or RANKED
+STRATIFIED = 22
+NORMALIZE = 23
+NEW_PRIORITY = 24
+BAD_PRIORITY = 25
+NUM_LEAVES = 26  # of the tree, padded
+NUM_LEVELS = 27
+LEVEL_0 = 28  # first node of each level, and behind them the number of nodes
+TRACK_REUSE = 40
+REWARD_OFFSET = 41
+DISCOUNT_OFFSET = 42
+TERMINATED_OFFSET = 43
+TRUNCATED_OFFSET = 44
+UNIFORM_SHARE = 45  # of 2^63: draws that are uniform although there are priorities
+RESORT_EVERY = 46  # updates from one sort by rank to the next
+WINDOW = 47  # ALL_ROWS, LAST_ROWS or ERE
+WINDOW_ROWS = 48  # rows of LAST_ROWS, fewest of ERE
+SWEEP_LENGTH = 49  # K, training samples of a sweep of ERE
+WINDOW_OF_CAPACITY = 50  # whether ERE shrinks from the capacity, not from the rows present
+DEMO_MODE = 51  # ONE_POOL or TWO_PARTS
+MIXTURE_WEIGHTS = 52
 
 # What changes.
-NEXT_ID = 48  # id of the next row written
-BASE_ID = 49  # id whose slot is the first of the ring; moves when the buffer is cleared
-SEED = 50
-DRAWS = 51  # random numbers used by training samples
-EVAL_DRAWS = 52  # and by sample(train=False)
-PROGRESS = 53  # training samples so far, or what set_progress said
-TOTAL = 54  # sum of all leaf masses
-SCALE = 55  # s: mass = leaf * 2^s, truncated
+NEXT_ID = 56  # id of the next row written
+BASE_ID = 57  # id whose slot is the first of the ring; moves when the buffer is cleared
+SEED = 58
+DRAWS = 59  # random numbers used by training samples
+EVAL_DRAWS = 60  # and by all others
+PROGRESS = 61  # training samples so far, or what set_progress said
+TOTAL = 62  # sum of all leaf masses
+SCALE = 63  # s: mass = leaf * 2^s, truncated
+RING_START = 64  # slots in front of the ring, for demonstrations
+RING_CAPACITY = 65
+DEMO_FIRST_ID = 66
+DEMO_COUNT = 67  # rows pinned at once: slots 0..DEMO_COUNT - 1
+DEMO_ADDED = 68  # rows pinned one by one later, in the slots behind
+SWEEP = 69  # training samples since the sweep of ERE began
+UPDATES = 70  # calls of update since the last sort by rank
 
 # Counters of what was repaired, skipped or dropped.
-SAMPLES = 56
-SAMPLED_ROWS = 57
-UPDATED_ROWS = 58
-BAD_PRIORITIES = 59
-STALE_UPDATES = 60
-CLAMPED_PRIORITIES = 61
-CLIPPED_WEIGHTS = 62
-RESET_ROWS = 63
-RESCALES = 64
-OUT_OF_RANGE = 65
+SAMPLES = 72
+SAMPLED_ROWS = 73
+UPDATED_ROWS = 74
+BAD_PRIORITIES = 75
+STALE_UPDATES = 76
+CLAMPED_PRIORITIES = 77
+CLIPPED_WEIGHTS = 78
+RESET_ROWS = 79
+RESCALES = 80
+OUT_OF_RANGE = 81
+SORTS = 82
+RANGE_ROWS_GONE = 83
 
 # float64
-FLOATS = 72
-ALPHA = 72
-EPS = 73
-BETA_START = 74
-BETA_END = 75
-BETA_STEPS = 76
-WEIGHT_CLIP = 77
-MAX_LEAF = 78  # largest leaf that any update has set; 0 before the first
+FLOATS = 88
+ALPHA = 88
+EPS = 89
+BETA_START = 90
+BETA_END = 91
+BETA_STEPS = 92
+WEIGHT_CLIP = 93
+MAX_LEAF = 94  # largest leaf that any update has set; 0 before the first
+DEMO_BONUS = 95
+ETA_START = 96
+ETA_END = 97
+ETA_STEPS = 98
+DEMO_SHARE_START = 99
+DEMO_SHARE_END = 100
+DEMO_SHARE_STEPS = 101
+DEMO_CARRY = 102  # of a demonstration that the batches so far owe
 
-NUM_WORDS = 80
+NUM_WORDS = 104
 FIRST_SAVED = NEXT_ID
 MAX_LEVELS = 11
 
 # Values of the choices above.
-UNIFORM, PROPORTIONAL = 0, 1
+UNIFORM, PROPORTIONAL, RANKED = 0, 1, 2
+ALL_ROWS, LAST_ROWS, ERE = 0, 1, 2
+ONE_POOL, TWO_PARTS = 0, 1
 NO_NORMALIZER, BATCH_NORMALIZER, BUFFER_NORMALIZER = 0, 1, 2
 MAX_SEEN, MAX_CURRENT = 0, 1
 KEEP_BAD, MAX_BAD, RAISE_BAD = 0, 1, 2
 AUTORESET_DISABLED, AUTORESET_NEXT_STEP, AUTORESET_SAME_STEP = 0, 1, 2
+
+FIRST_ADDED_ID = 1 << 62  # ids of demonstrations that were pinned one by one
 
 # Words of one gathered column: where it lies in a row, bytes there, bytes in a batch, conversion.
 COLUMN_OFFSET, COLUMN_BYTES, COLUMN_BATCH_BYTES, COLUMN_CONVERSION, COLUMN_WORDS = 0, 1, 2, 3, 4

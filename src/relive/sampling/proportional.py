@@ -6,16 +6,22 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from relive.errors import ConfigError
 from relive.ops import words as w
-from relive.schedules import Linear, Schedule, as_linear
+from relive.sampling.settings import (
+    BAD_PRIORITIES,
+    NEW_PRIORITIES,
+    NORMALIZERS,
+    check_choice,
+    check_flag,
+    check_range,
+    check_schedule,
+    write_beta,
+    write_uniform_share,
+)
+from relive.schedules import Linear, Schedule
 
 if TYPE_CHECKING:
     from relive.ops.state import State
-
-NORMALIZERS = {None: w.NO_NORMALIZER, "batch": w.BATCH_NORMALIZER, "buffer": w.BUFFER_NORMALIZER}
-NEW_PRIORITIES = {"max_seen": w.MAX_SEEN, "max_current": w.MAX_CURRENT}
-BAD_PRIORITIES = {"keep": w.KEEP_BAD, "max": w.MAX_BAD, "raise": w.RAISE_BAD}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +44,12 @@ class Proportional:
         bad_priority: what a NaN or infinite error does: "keep" the old leaf, take the "max" seen,
             or "raise".
         weight_clip: largest weight; what is above is clipped and counted.
+        uniform_share: of the draws that are uniform instead, whatever the priorities;
+            P(i) = (1 - uniform_share) leaf_i / sum of leaves + uniform_share / N, and the weights
+            know.
+        demo_bonus: added to |td error| + eps of demonstrations, before the exponent.
+        mixture_weights: where a batch mixes demonstrations and other rows, weights correct by the
+            probability of a row in the whole mixture, not by that among its own kind.
     """
 
     alpha: float = 0.6
@@ -48,27 +60,25 @@ class Proportional:
     new_priority: Literal["max_seen", "max_current"] = "max_seen"
     bad_priority: Literal["keep", "max", "raise"] = "keep"
     weight_clip: float = 10.0
+    uniform_share: float = 0.0
+    demo_bonus: float = 0.0
+    mixture_weights: bool = False
 
     prioritized: ClassVar[bool] = True
+    ranked: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _in_range("alpha", self.alpha, 0.0, 2.0)
-        beta = as_linear("beta", self.beta)
-        _in_range("beta", beta.start, 0.0, 1.0)
-        _in_range("beta", beta.end, 0.0, 1.0)
-        _in_range("eps", self.eps, 0.0, 1.0)
-        _in_range("weight_clip", self.weight_clip, 1e-30, math.inf)
-        if not isinstance(self.stratified, bool):
-            raise ConfigError(f"stratified is True or False; given {self.stratified!r}")
-        for name, value, known in (
-            ("normalize", self.normalize, NORMALIZERS),
-            ("new_priority", self.new_priority, NEW_PRIORITIES),
-            ("bad_priority", self.bad_priority, BAD_PRIORITIES),
-        ):
-            if value not in known:
-                raise ConfigError(
-                    f"{name} is one of {', '.join(map(repr, known))}; given {value!r}"
-                )
+        check_range("alpha", self.alpha, 0.0, 2.0)
+        check_schedule("beta", self.beta, 0.0, 1.0)
+        check_range("eps", self.eps, 0.0, 1.0)
+        check_range("weight_clip", self.weight_clip, 1e-30, math.inf)
+        check_range("uniform_share", self.uniform_share, 0.0, 1.0)
+        check_range("demo_bonus", self.demo_bonus, 0.0, 1e6)
+        check_flag("stratified", self.stratified)
+        check_flag("mixture_weights", self.mixture_weights)
+        check_choice("normalize", self.normalize, NORMALIZERS)
+        check_choice("new_priority", self.new_priority, NEW_PRIORITIES)
+        check_choice("bad_priority", self.bad_priority, BAD_PRIORITIES)
 
     @property
     def needs_smallest(self) -> bool:
@@ -82,7 +92,7 @@ class Proportional:
 
     def configure(self, state: State) -> None:
         """Write the settings into the words of a new state."""
-        words, reals, beta = state.words, state.floats, as_linear("beta", self.beta)
+        words, reals = state.words, state.floats
         words[w.WEIGHTING] = w.PROPORTIONAL
         words[w.STRATIFIED] = int(self.stratified)
         words[w.NORMALIZE] = NORMALIZERS[self.normalize]
@@ -90,12 +100,8 @@ class Proportional:
         words[w.BAD_PRIORITY] = BAD_PRIORITIES[self.bad_priority]
         reals[w.ALPHA] = self.alpha
         reals[w.EPS] = self.eps
-        reals[w.BETA_START] = beta.start
-        reals[w.BETA_END] = beta.end
-        reals[w.BETA_STEPS] = beta.steps
         reals[w.WEIGHT_CLIP] = self.weight_clip
-
-
-def _in_range(name: str, value: float, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise ConfigError(f"{name} lies in [{low:g}, {high:g}]; given {value!r}")
+        reals[w.DEMO_BONUS] = self.demo_bonus
+        words[w.MIXTURE_WEIGHTS] = int(self.mixture_weights)
+        write_beta(state, self.beta)
+        write_uniform_share(state, self.uniform_share)

@@ -16,6 +16,7 @@ class Uniform:
     """Every row is equally likely, with replacement; weights are 1."""
 
     prioritized: ClassVar[bool] = False
+    ranked: ClassVar[bool] = False
     needs_smallest: ClassVar[bool] = False
     needs_largest: ClassVar[bool] = False
 

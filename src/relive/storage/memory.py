@@ -26,6 +26,7 @@ ROW_ALIGNMENT = {"cpu": 16, "cuda": 32}
 COMPONENT_OF = {
     "rows": "rows",
     "leaves": "priorities",
+    "errors": "priorities",
     "sums": "tree",
     "mins": "tree",
     "maxs": "tree",
@@ -39,6 +40,10 @@ class Weighting(Protocol):
     @property
     def prioritized(self) -> bool:
         """A leaf a row, and sums."""
+
+    @property
+    def ranked(self) -> bool:
+        """An error a row, to be sorted."""
 
     @property
     def needs_smallest(self) -> bool:
@@ -55,7 +60,7 @@ class MemoryPlan:
 
     Attributes:
         rows: the ring of packed rows, and 4 bytes a row where reuse is tracked.
-        priorities: one leaf a row, padded.
+        priorities: one leaf a row, padded, and one error where they are by rank.
         tree: sums, and extrema where the sampler needs them.
         workspace: n-step lanes, staging, state words, statistics, and one batch.
     """
@@ -142,6 +147,7 @@ def tensor_shapes(
         "pending": ((num_envs, n_step, layout.row_bytes), torch.uint8),
         "lanes": ((num_envs, w.LANE_WORDS), torch.int64),
         "leaves": ((sizes[0] * LEAVES_PER_NODE,), torch.float32),
+        "errors": ((capacity if sampler is not None and sampler.ranked else 0,), torch.float32),
         "sums": ((nodes,), torch.int64),
         "mins": ((nodes if sampler is not None and sampler.needs_smallest else 0,), torch.float32),
         "maxs": ((nodes if sampler is not None and sampler.needs_largest else 0,), torch.float32),

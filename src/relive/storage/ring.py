@@ -1,8 +1,7 @@
 """Which row is in which slot, and what must always be true.
 
-Ids count the rows ever written. The ring holds the newest N of those written since it was last
-cleared, base of which
-is the first id:    slot = (id - base) mod N
+Ids count the rows ever written. The ring holds the newest of those written since it was last
+cleared; `ops.window` says in which slots.
 """
 
 from __future__ import annotations
@@ -18,10 +17,12 @@ from relive.ops import words as w
 from relive.ops.sample.reference import beta
 from relive.ops.tree.reference import masses
 from relive.ops.tree.shape import CHILDREN, LEAVES_PER_NODE, level_sizes, lowest_total
+from relive.ops.window.reference import held_ids, num_demonstrations, ring_range, slots_of
 
 if TYPE_CHECKING:
     from relive.batch import BatchLayout
     from relive.fields import Column, RowLayout
+    from relive.ops.dispatch import Operations
     from relive.ops.state import State
 
 
@@ -42,6 +43,7 @@ def initialise(
     words[w.TERMINATED_OFFSET] = row.columns["terminated"].offset
     words[w.TRUNCATED_OFFSET] = row.columns["truncated"].offset
     words[w.NUM_LEAVES] = len(state.leaves)
+    words[w.SWEEP_LENGTH] = 1
     if len(state.leaves):
         sizes = level_sizes(capacity)
         words[w.NUM_LEVELS] = len(sizes)
@@ -59,30 +61,22 @@ def column_words(column: Column) -> tuple[int, int, int, int]:
 
 
 def clear(state: State) -> None:
-    """Forget rows, waiting steps and the largest leaf; ids, random state and counters go on."""
+    """Forget rows, demonstrations, waiting steps and the largest leaf; all else goes on."""
     words = state.words
     words[w.BASE_ID] = words[w.NEXT_ID]
+    words[[w.RING_START, w.DEMO_FIRST_ID, w.DEMO_COUNT, w.DEMO_ADDED]] = 0
+    words[w.RING_CAPACITY] = words[w.CAPACITY]
     words[w.TOTAL] = 0
     words[w.SCALE] = lowest_total(state.rows.shape[0])
     state.floats[w.MAX_LEAF] = 0.0
     state.leaves.fill_(0.0)
+    state.errors.fill_(torch.inf)
     state.sums.fill_(0)
     state.mins.fill_(torch.inf)
     state.maxs.fill_(0.0)
     state.uses.fill_(0)
     state.lanes[:, [w.LANE_COUNT, w.LANE_START]] = 0  # a fake reset step that is due stays due
     state.lanes[:, w.LANE_LAST] = -1
-
-
-def live_range(state: State) -> tuple[int, int]:
-    """The ids held: oldest, and one past the newest."""
-    next_id = state.word(w.NEXT_ID)
-    return max(state.word(w.BASE_ID), next_id - state.rows.shape[0]), next_id
-
-
-def slots_of(state: State, ids: Tensor) -> Tensor:
-    """The slots of live ids: int64 [B] -> int64 [B]."""
-    return (ids - state.words[w.BASE_ID]) % state.rows.shape[0]
 
 
 def known_ids(state: State, ids: Any) -> Tensor:
@@ -101,21 +95,80 @@ def known_ids(state: State, ids: Any) -> Tensor:
             "expected integers of shape [B]"
         )
     given = given.to(torch.int64)  # a narrow type would wrap in the comparison
-    oldest, stop = live_range(state)
-    missing = (given < oldest) | (given >= stop)
+    missing = ~are_held(state, given)
     if bool(missing.any()):
+        oldest, stop = ring_range(state)
+        count = num_demonstrations(state)
         raise InputError(
-            f"the ids held are {oldest}...{stop - 1}; given {given[missing][:5].tolist()}"
-            if stop > oldest
+            f"the ids held are {oldest}...{stop - 1}"
+            + (f" and those of {count} demonstrations" if count else "")
+            + f"; given {given[missing][:5].tolist()}"
+            if stop > oldest or count
             else "no rows are held"
         )
     return given.contiguous()
+
+
+def are_held(state: State, ids: Tensor) -> Tensor:
+    """Whether there is a row with each id: int64 [B] -> bool [B]."""
+    oldest, stop = ring_range(state)
+    pinned = ids - state.words[w.DEMO_FIRST_ID]
+    added = ids - w.FIRST_ADDED_ID
+    return (
+        ((ids >= oldest) & (ids < stop))
+        | ((pinned >= 0) & (pinned < state.words[w.DEMO_COUNT]))
+        | ((added >= 0) & (added < state.words[w.DEMO_ADDED]))
+    )
+
+
+def rows_in(state: State, start: int, stop: int) -> int:
+    """Rows held whose ids lie in [start, stop)."""
+    pinned, added = state.word(w.DEMO_FIRST_ID), w.FIRST_ADDED_ID
+    return (
+        _overlap((start, stop), ring_range(state))
+        + _overlap((start, stop), (pinned, pinned + state.word(w.DEMO_COUNT)))
+        + _overlap((start, stop), (added, added + state.word(w.DEMO_ADDED)))
+    )
+
+
+def rows_gone(state: State, start: int, stop: int) -> int:
+    """Ids in [start, stop) of rows that are not held any more."""
+    written = _overlap((start, stop), (0, state.word(w.NEXT_ID)))
+    return written - rows_in(state, start, min(stop, w.FIRST_ADDED_ID))
+
+
+def _overlap(a: tuple[int, int], b: tuple[int, int]) -> int:
+    return max(0, min(a[1], b[1]) - max(a[0], b[0]))
+
+
+def copy_into(state: State, larger: State, operations: Operations) -> None:
+    """Bring everything of a state into a new one of at least its capacity."""
+    oldest, _ = ring_range(state)
+    start = state.word(w.RING_START)
+    capacity = larger.word(w.CAPACITY)
+    ids = held_ids(state)
+    source = slots_of(state, ids)
+    for name in ("lanes", "pending", "age_counts", "reuse_counts"):
+        getattr(larger, name).copy_(getattr(state, name))
+    larger.words[w.FIRST_SAVED :] = state.words[w.FIRST_SAVED :]
+    larger.words[w.SWEEP_LENGTH] = state.words[w.SWEEP_LENGTH]
+    larger.words[w.BASE_ID] = oldest
+    larger.words[w.RING_CAPACITY] = capacity - start
+    larger.words[w.TOTAL] = 0
+    target = slots_of(larger, ids)
+    larger.rows[target] = state.rows[source]
+    for name in ("uses", "errors"):
+        if len(getattr(state, name)):
+            getattr(larger, name)[target] = getattr(state, name)[source]
+    if len(state.leaves) and len(ids):
+        operations.set_leaves(larger, target, state.leaves[source])
 
 
 def stats(state: State) -> dict[str, Any]:
     """Counters since the buffer was made, and where its schedules stand (waits for the device).
 
     size, capacity             rows held, most rows held
+    demonstrations             rows that are pinned
     added, draws               rows written, rows drawn (training and other)
     samples                    batches drawn
     priority_updates           priorities given, of which:
@@ -125,6 +178,8 @@ def stats(state: State) -> dict[str, Any]:
     clipped_weights            above weight_clip
     out_of_range               values that their stored dtype could not hold
     dropped_reset_rows         fake steps of a next-step autoreset
+    sorts                      by rank
+    range_rows_gone            rows asked for by sample_range that were overwritten
     rescales                   changes of the mass scale, each a pass over the tree
     progress, beta             training samples so far, and beta there (None: not prioritized)
     max_priority               largest leaf any update has set (None: none yet)
@@ -132,10 +187,11 @@ def stats(state: State) -> dict[str, Any]:
     reuse_counts               draws of each row so far, held or not        bin 0 counts 0, bin k
                                what lies in [2^(k-1), 2^k))
     """
-    oldest, stop = live_range(state)
+    oldest, stop = ring_range(state)
     prioritized = state.word(w.WEIGHTING) != w.UNIFORM
     result: dict[str, Any] = {
-        "size": stop - oldest,
+        "size": stop - oldest + num_demonstrations(state),
+        "demonstrations": num_demonstrations(state),
         "capacity": state.rows.shape[0],
         "added": stop,
         "draws": state.word(w.SAMPLED_ROWS),
@@ -148,13 +204,15 @@ def stats(state: State) -> dict[str, Any]:
         "out_of_range": state.word(w.OUT_OF_RANGE),
         "dropped_reset_rows": state.word(w.RESET_ROWS),
         "rescales": state.word(w.RESCALES),
+        "sorts": state.word(w.SORTS),
+        "range_rows_gone": state.word(w.RANGE_ROWS_GONE),
         "progress": state.word(w.PROGRESS),
         "beta": beta(state) if prioritized else None,
         "max_priority": state.real(w.MAX_LEAF) or None,
     }
     if state.word(w.TRACK_REUSE):
         result["age_counts"] = state.age_counts.tolist()
-        held = state.uses[slots_of(state, torch.arange(oldest, stop, device=state.uses.device))]
+        held = state.uses[slots_of(state, held_ids(state))]
         bits = torch.frexp(held.to(torch.float64))[1]  # of 0: 0; of [2^(k-1), 2^k): k
         now = torch.bincount(bits, minlength=w.HISTOGRAM_BINS)
         result["reuse_counts"] = (state.reuse_counts + now).tolist()
@@ -163,7 +221,7 @@ def stats(state: State) -> dict[str, Any]:
 
 def check(state: State) -> None:
     """Raise CorruptError with the first invariant that does not hold."""
-    oldest, stop = live_range(state)
+    oldest, stop = ring_range(state)
     capacity = state.rows.shape[0]
     _require(0 <= state.word(w.BASE_ID) <= stop, "base id lies between 0 and the next id")
     counts = state.lanes[:, w.LANE_COUNT]
@@ -175,7 +233,7 @@ def check(state: State) -> None:
     if state.word(w.WEIGHTING) == w.UNIFORM:
         return
     live = torch.zeros(len(state.leaves), dtype=torch.bool, device=state.leaves.device)
-    live[slots_of(state, torch.arange(oldest, stop, device=live.device))] = True
+    live[slots_of(state, held_ids(state))] = True
     leaves = state.leaves
     bounded = (leaves == 0) | ((leaves >= w.SMALLEST_LEAF) & (leaves <= w.LARGEST_LEAF))
     _require(bool(bounded.all()), "a leaf is 0 or in [2^-40, 2^40]")

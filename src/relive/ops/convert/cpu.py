@@ -22,33 +22,43 @@ from relive.ops.compiled import (
 LANES = 16  # floats of a cache line
 
 
-@intrinsic
-def unit_floats_past_caches(typing_context: Any, target: Any, source: Any) -> Any:  # noqa: ARG001
-    """16 bytes k as 16 floats k/255, at an address that is a multiple of a cache line."""
+def _unit_floats(past_caches: bool) -> Any:
+    """16 bytes k to 16 floats k/255, as vectors; past the caches if a cache line is aligned."""
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
-        floats = ir.VectorType(ir.FloatType(), LANES)
-        stored = builder.load(
-            builder.inttoptr(args[1], ir.VectorType(ir.IntType(8), LANES).as_pointer()), align=1
-        )
-        unit = ir.Constant(floats, [ir.Constant(ir.FloatType(), 255.0)] * LANES)
-        values = builder.fdiv(builder.uitofp(stored, floats), unit)
-        store = builder.store(values, builder.inttoptr(args[0], floats.as_pointer()), align=64)
-        one = ir.Constant(ir.IntType(32), 1)
-        store.set_metadata("nontemporal", builder.module.add_metadata([one]))
-        return context.get_dummy_value()
+    @intrinsic
+    def convert_line(typing_context: Any, target: Any, source: Any) -> Any:  # noqa: ARG001
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+            floats = ir.VectorType(ir.FloatType(), LANES)
+            stored = builder.load(
+                builder.inttoptr(args[1], ir.VectorType(ir.IntType(8), LANES).as_pointer()), align=1
+            )
+            unit = ir.Constant(floats, [ir.Constant(ir.FloatType(), 255.0)] * LANES)
+            values = builder.fdiv(builder.uitofp(stored, floats), unit)
+            pointer = builder.inttoptr(args[0], floats.as_pointer())
+            store = builder.store(values, pointer, align=CACHE_LINE if past_caches else 4)
+            if past_caches:
+                one = ir.Constant(ir.IntType(32), 1)
+                store.set_metadata("nontemporal", builder.module.add_metadata([one]))
+            return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64), build
+        return types.void(types.int64, types.int64), build
+
+    return convert_line
+
+
+unit_floats, unit_floats_past_caches = _unit_floats(False), _unit_floats(True)
 
 
 @helper
 def from_uint8(target: Any, source: Any, count: Any, past_caches: Any) -> None:
     """k/255."""
-    first = 0
+    first = count - count % LANES
     if past_caches and target % CACHE_LINE == 0:
-        first = count - count % LANES
         for j in range(0, first, LANES):
             unit_floats_past_caches(target + 4 * j, source + j)
+    else:
+        for j in range(0, first, LANES):
+            unit_floats(target + 4 * j, source + j)
     values = carray(float32_pointer(target), count)
     stored = carray(byte_pointer(source), count)
     for j in range(first, count):

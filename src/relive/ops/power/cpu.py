@@ -13,8 +13,8 @@ E13, E12, E11, E10, E9, E8, E7, E6, E5, E4, E3, E2, E1, E0 = EXP2
 
 
 @helper
-def power(base: Any, exponent: Any) -> Any:
-    """base^exponent as float32; base a positive normal float64."""
+def power64(base: Any, exponent: Any) -> Any:
+    """The same as float64."""
     bits = np.float64(base).view(np.int64)
     exponent_2 = ((bits >> 52) & 0x7FF) - 1023
     mantissa = np.int64((bits & 0xFFFFFFFFFFFFF) | 0x3FF0000000000000).view(np.float64)
@@ -49,4 +49,10 @@ def power(base: Any, exponent: Any) -> Any:
     r = r * f + E2
     r = r * f + E1
     r = r * f + E0
-    return np.float32(r * np.int64((np.int64(whole) + 1023) << 52).view(np.float64))
+    return r * np.int64((np.int64(whole) + 1023) << 52).view(np.float64)
+
+
+@helper
+def power(base: Any, exponent: Any) -> Any:
+    """base^exponent as float32; base a positive normal float64."""
+    return np.float32(power64(base, exponent))

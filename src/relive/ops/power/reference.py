@@ -21,7 +21,7 @@ EXP2 = tuple(math.log(2) ** k / math.factorial(k) for k in range(13, -1, -1))
 
 
 def power(base: Tensor, exponent: float) -> Tensor:
-    """base^exponent, element by element.
+    """base^exponent, element by element, rounded once more.
 
     Args:
         base: float64 [*], positive and finite.
@@ -30,6 +30,11 @@ def power(base: Tensor, exponent: float) -> Tensor:
     Returns:
         float32 [*].
     """
+    return power64(base, exponent).to(torch.float32)
+
+
+def power64(base: Tensor, exponent: float) -> Tensor:
+    """The same as float64 [*]."""
     mantissa, exponent_2 = torch.frexp(base)  # mantissa in [1/2, 1)
     mantissa, exponent_2 = mantissa * 2.0, exponent_2 - 1
     large = mantissa > SQRT_2
@@ -47,4 +52,4 @@ def power(base: Tensor, exponent: float) -> Tensor:
     series = torch.full_like(z, EXP2[0])
     for coefficient in EXP2[1:]:
         series = series * fraction + coefficient
-    return torch.ldexp(series, whole.to(torch.int32)).to(torch.float32)
+    return torch.ldexp(series, whole.to(torch.int32))

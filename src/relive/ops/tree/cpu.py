@@ -19,6 +19,8 @@ from relive.ops.compiled import (
 from relive.ops.tree.vectors import find_child, find_leaf, sum_leaves
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from relive.ops.state import State
 
 INFINITY = np.float32(np.inf)
@@ -297,6 +299,56 @@ def root_extremum(words: Any, address: Any, largest: Any) -> Any:
 
 
 @helper
+def mass_before(words: Any, slot: Any) -> Any:
+    """Mass of all leaves before a slot."""
+    leaves = leaves_of(words)
+    sums = sums_of(words)
+    unit = power_of_two(words[w.SCALE])
+    node = slot >> w.LEAF_BITS
+    mass = np.int64(0)
+    for other in range(node << w.LEAF_BITS, slot):
+        mass += mass_of(leaves[other], unit)
+    for level in range(words[w.NUM_LEVELS]):
+        parent = node >> w.NODE_BITS
+        first = parent << w.NODE_BITS if level + 1 < words[w.NUM_LEVELS] else 0
+        for other in range(first, node):
+            mass += sums[words[w.LEVEL_0 + level] + other]
+        node = parent
+    return mass
+
+
+@helper
+def smallest_between(words: Any, first: Any, stop: Any) -> Any:
+    """Smallest positive leaf of the slots first..stop; infinity if there is none."""
+    leaves = leaves_of(words)
+    mins = carray(float32_pointer(words[w.MINS]), num_nodes(words))
+    smallest = INFINITY
+    low, high = first, stop
+    while low < high and low % LEAVES_PER_NODE != 0:
+        smallest = min(smallest, as_extremum(leaves[low], False))
+        low += 1
+    while low < high and high % LEAVES_PER_NODE != 0:
+        high -= 1
+        smallest = min(smallest, as_extremum(leaves[high], False))
+    low >>= w.LEAF_BITS
+    high >>= w.LEAF_BITS
+    level = 0
+    while low < high:
+        here = words[w.LEVEL_0 + level]
+        is_top = level + 1 == words[w.NUM_LEVELS]
+        while low < high and (is_top or low % CHILDREN != 0):
+            smallest = min(smallest, mins[here + low])
+            low += 1
+        while low < high and high % CHILDREN != 0:
+            high -= 1
+            smallest = min(smallest, mins[here + high])
+        low >>= w.NODE_BITS
+        high >>= w.NODE_BITS
+        level += 1
+    return smallest
+
+
+@helper
 def change_scale(words: Any) -> None:
     """Find the exponent anew and rebuild every sum from the leaves."""
     words[w.SCALE] = fresh_scale(words)
@@ -305,18 +357,51 @@ def change_scale(words: Any) -> None:
 
 
 @helper
+def assign(words: Any, slots: Any, new: Any, old: Any, changes: Any, spare: Any) -> None:
+    """Set the leaves of different slots and everything above them; two vectors to work in."""
+    leaves = leaves_of(words)
+    count = slots.shape[0]
+    unit = power_of_two(words[w.SCALE])
+    largest = np.float32(0)
+    change = np.int64(0)
+    taken = np.int64(0)
+    for k in range(count):
+        mass = mass_of(old[k], unit)
+        changes[k] = mass_of(new[k], unit) - mass  # means something if the scale stays
+        change += changes[k]
+        taken += mass
+        largest = max(largest, new[k])
+    for k in range(count):
+        leaves[slots[k]] = new[k]
+    coarse = min(words[w.SCALE], roomy_scale(words, largest))
+    coarse_mass = taken + change
+    if coarse < words[w.SCALE]:
+        coarse_unit = power_of_two(coarse)
+        coarse_mass = np.int64(0)
+        for k in range(count):
+            coarse_mass += mass_of(new[k], coarse_unit)
+    if not total_fits(words, words[w.TOTAL] - taken, coarse, coarse_mass):
+        change_scale(words)
+    else:
+        words[w.TOTAL] += change
+        add_masses(words, slots, changes)
+    update_all_extrema(words, slots, old, new, spare)
+
+
+@helper
 def fill(words: Any, first: Any, count: Any, leaf: Any) -> None:
     """Give `count` >= 1 slots from `first` on, around the end of the ring, one leaf."""
     leaves = leaves_of(words)
     unit = power_of_two(words[w.SCALE])
-    capacity = words[w.CAPACITY]
-    head = min(count, capacity - first)  # slots before the end; the others start at 0
+    start = words[w.RING_START]
+    head = min(count, words[w.CAPACITY] - first)  # slots before the end of the ring
+    tail = count - head  # those that go on at its start
     before = leaves[first]
     rest = words[w.TOTAL]
     for slot in range(first, first + head):
         rest -= mass_of(leaves[slot], unit)
         leaves[slot] = leaf
-    for slot in range(count - head):
+    for slot in range(start, start + tail):
         rest -= mass_of(leaves[slot], unit)
         leaves[slot] = leaf
     coarse = min(words[w.SCALE], roomy_scale(words, leaf))
@@ -327,8 +412,8 @@ def fill(words: Any, first: Any, count: Any, leaf: Any) -> None:
         words[w.TOTAL] = rest + mass_of(leaf, unit)
     else:
         words[w.TOTAL] = sum_range(words, first, first + head - 1)
-        if count > head:
-            words[w.TOTAL] = sum_range(words, 0, count - head - 1)
+        if tail > 0:
+            words[w.TOTAL] = sum_range(words, start, start + tail - 1)
     if count == 1:
         if words[w.NORMALIZE] == w.BUFFER_NORMALIZER:
             mins = carray(float32_pointer(words[w.MINS]), num_nodes(words))
@@ -339,13 +424,15 @@ def fill(words: Any, first: Any, count: Any, leaf: Any) -> None:
             update_extremum(words, maxs, first, before, leaf, True)
     else:
         refresh_all_extrema(words, first, first + head - 1)
-        if count > head:
-            refresh_all_extrema(words, 0, count - head - 1)
+        if tail > 0:
+            refresh_all_extrema(words, start, start + tail - 1)
 
 
 @helper
 def new_leaf(words: Any, reals: Any) -> Any:
     """The leaf at which a new row enters."""
+    if words[w.WEIGHTING] == w.RANKED:
+        return np.float32(1)  # as if it ranked first
     if words[w.NEW_PRIORITY] == w.MAX_CURRENT:
         largest = root_extremum(words, words[w.MAXS], True)
     else:
@@ -377,8 +464,20 @@ def descend(words: Any, targets: Any, slots: Any) -> None:
 
 
 @kernel
-def _rebuild(header: Any) -> None:
+def _assign(header: Any, slots_address: Any, leaves_address: Any, count: Any) -> None:
     words, _ = words_at(header)
+    slots = carray(int64_pointer(slots_address), count)
+    new = carray(float32_pointer(leaves_address), count)
+    old = np.empty(count, np.float32)
+    leaves = leaves_of(words)
+    for k in range(count):
+        old[k] = leaves[slots[k]]
+    assign(words, slots, new, old, np.empty(count, np.int64), np.empty(count, np.int64))
+
+
+@helper
+def rebuild_all(words: Any) -> None:
+    """Recompute every node, and the total, from the leaves."""
     last = words[w.NUM_LEAVES] - 1
     sums_of(words)[:] = 0  # padding too
     words[w.TOTAL] = sum_range(words, 0, last)
@@ -387,6 +486,17 @@ def _rebuild(header: Any) -> None:
     if words[w.NEW_PRIORITY] == w.MAX_CURRENT:
         carray(float32_pointer(words[w.MAXS]), num_nodes(words))[:] = np.float32(0)
     refresh_all_extrema(words, 0, last)
+
+
+@kernel
+def _rebuild(header: Any) -> None:
+    words, _ = words_at(header)
+    rebuild_all(words)
+
+
+def set_leaves(state: State, slots: Tensor, leaves: Tensor) -> None:
+    """See `reference.assign`."""
+    _assign(state.header, slots.data_ptr(), leaves.data_ptr(), len(slots))
 
 
 def rebuild(state: State) -> None:

@@ -41,7 +41,7 @@ def masses(leaves: Tensor, scale: int) -> Tensor:
     return torch.where((leaves > 0) & (mass == 0), 1, mass)
 
 
-def assign(state: State, slots: Tensor, leaves: Tensor) -> None:
+def set_leaves(state: State, slots: Tensor, leaves: Tensor) -> None:
     """Set leaves and everything above them.
 
     Args:
@@ -111,21 +111,23 @@ def _store(level: Tensor, values: Tensor, start: int, end: int, padding: float) 
         level[start : start + len(values)] = values
 
 
-def find(state: State, targets: Tensor) -> Tensor:
-    """The slot in whose share of the mass each target lies: the first with prefix sum > target.
+def find(leaf_masses: Tensor, targets: Tensor) -> Tensor:
+    """In whose share of the mass each target lies: the first with prefix sum > target.
 
     Args:
-        targets: int64 [K], each in [0, total).
+        leaf_masses: int64 [N].
+        targets: int64 [K], each in [0, sum of the masses).
 
     Returns:
-        int64 [K] slots, none of mass 0.
+        int64 [K] indices, none of mass 0.
     """
-    prefix = masses(state.leaves, state.word(w.SCALE)).cumsum(0)
-    return torch.searchsorted(prefix, targets, right=True)
+    return torch.searchsorted(leaf_masses.cumsum(0), targets, right=True)
 
 
 def new_leaf(state: State) -> float:
     """The leaf of a new row: the largest set so far or the largest that lives; 1 if none."""
+    if state.word(w.WEIGHTING) == w.RANKED:
+        return 1.0  # as if it ranked first
     if state.word(w.NEW_PRIORITY) == w.MAX_CURRENT:
         largest = float(state.leaves.max())
     else:

@@ -21,16 +21,9 @@ from relive.ops.compiled import (
     words_at,
 )
 from relive.ops.power.cpu import power
-from relive.ops.tree.cpu import (
-    add_masses,
-    change_scale,
-    leaves_of,
-    mass_of,
-    power_of_two,
-    roomy_scale,
-    total_fits,
-    update_all_extrema,
-)
+from relive.ops.rank.cpu import sort_by_rank
+from relive.ops.tree.cpu import assign, leaves_of
+from relive.ops.window.cpu import find_slots, oldest_of_ring
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,55 +37,58 @@ STALE = -1  # in place of a slot
 
 
 @helper
-def is_good(value: Any, as_leaf: Any) -> Any:
-    """Whether a number can become a priority."""
-    return np.isfinite(value) & ((not as_leaf) | (value >= ZERO))
+def is_good(value: Any, as_leaf: Any, ranked: Any) -> Any:
+    """Whether a number can become a priority; by rank, infinity means a row never updated."""
+    return (np.isfinite(value) & ((not as_leaf) | (value >= ZERO))) | (
+        as_leaf & ranked & (value == np.inf)
+    )
 
 
 @helper
 def refusal(words: Any, ids: Any, values: Any, as_leaves: Any) -> Any:
     """Why the call must be refused, before anything has changed."""
     next_id = words[w.NEXT_ID]
+    added = words[w.DEMO_ADDED]
     unknown = np.int64(0)
     for i in range(ids.shape[0]):
-        unknown |= np.int64(ids[i] < 0) | np.int64(ids[i] >= next_id)
+        is_added = (ids[i] >= w.FIRST_ADDED_ID) & (ids[i] - w.FIRST_ADDED_ID < added)
+        unknown |= np.int64(ids[i] < 0) | np.int64((ids[i] >= next_id) & (not is_added))
     if unknown:
         return w.UNKNOWN_ID
     if words[w.BAD_PRIORITY] == w.RAISE_BAD:
         for i in range(values.shape[0]):
-            if not is_good(values[i], as_leaves):
+            if not is_good(values[i], as_leaves, words[w.WEIGHTING] == w.RANKED):
                 return w.NOT_A_PRIORITY
     return w.OK
 
 
 @helper
-def find_slots(words: Any, ids: Any, slots: Any) -> None:
+def find_live_slots(words: Any, ids: Any, slots: Any) -> None:
     """The slot of each id, STALE where its row has been overwritten; asks for what it needs."""
-    capacity = words[w.CAPACITY]
-    oldest = max(words[w.BASE_ID], words[w.NEXT_ID] - capacity)
-    oldest_slot = (oldest - words[w.BASE_ID]) % capacity
+    first = words[w.DEMO_FIRST_ID]
+    stop = first + words[w.DEMO_COUNT]
+    oldest = oldest_of_ring(words)
     leaves = words[w.LEAVES]
     sums = words[w.SUMS]
     mins = words[w.MINS]
     keeps_mins = words[w.NORMALIZE] == w.BUFFER_NORMALIZER
+    find_slots(words, ids, slots)
     stale = np.int64(0)
     for i in range(ids.shape[0]):
-        slot = oldest_slot + ids[i] - oldest
-        slot = slot - capacity if slot >= capacity else slot
-        if ids[i] < oldest:
+        is_pinned = (first <= ids[i]) & (ids[i] < stop)
+        if ids[i] < oldest and not is_pinned:
             slots[i] = STALE
             stale += 1
         else:
-            slots[i] = slot
-            prefetch(leaves + 4 * slot)
-            prefetch(sums + 8 * (slot >> w.LEAF_BITS))
+            prefetch(leaves + 4 * slots[i])
+            prefetch(sums + 8 * (slots[i] >> w.LEAF_BITS))
             if keeps_mins:
-                prefetch(mins + 4 * (slot >> w.LEAF_BITS))
+                prefetch(mins + 4 * (slots[i] >> w.LEAF_BITS))
     words[w.STALE_UPDATES] += stale
 
 
 @helper
-def transform(reals: Any, values: Any, as_leaves: Any, new: Any) -> None:
+def transform(words: Any, reals: Any, values: Any, as_leaves: Any, slots: Any, new: Any) -> None:
     """The leaf that each good number asks for, before it is held within bounds."""
     alpha = reals[w.ALPHA]
     eps = reals[w.EPS]
@@ -101,8 +97,11 @@ def transform(reals: Any, values: Any, as_leaves: Any, new: Any) -> None:
     elif alpha == 0.0:
         new[:] = ONE
     else:
+        bonus = reals[w.DEMO_BONUS]
+        start = words[w.RING_START]  # 0 without demonstrations: none gets a bonus
         for i in range(values.shape[0]):
             magnitude = abs(np.float64(values[i])) + eps
+            magnitude += bonus if slots[i] < start else 0.0
             usable = (magnitude > 0.0) & (magnitude < np.inf)
             leaf = power(magnitude if usable else 1.0, alpha)
             leaf = max(leaf, np.float32(0.5) * SMALLEST)  # too small for float32, yet not zero
@@ -121,7 +120,7 @@ def hold(words: Any, reals: Any, values: Any, as_leaves: Any, slots: Any, asked:
     clamped = np.int64(0)
     bad = np.int64(0)
     for i in range(values.shape[0]):
-        good = is_good(values[i], as_leaves)
+        good = is_good(values[i], as_leaves, False)
         leaf = asked[i]
         held = min(max(leaf, SMALLEST), LARGEST) if leaf > ZERO else ZERO
         clamped += np.int64(good & (leaf > ZERO) & (held != leaf) & (slots[i] != STALE))
@@ -174,35 +173,30 @@ def note_largest(reals: Any, as_leaves: Any, new: Any, old: Any) -> None:
 
 
 @helper
-def assign(words: Any, slots: Any, new: Any, old: Any, changes: Any, spare: Any) -> None:
-    """Set the leaves of different slots and everything above them; two vectors to work in."""
-    leaves = leaves_of(words)
-    count = slots.shape[0]
-    unit = power_of_two(words[w.SCALE])
-    largest = ZERO
-    change = np.int64(0)
-    taken = np.int64(0)
-    for k in range(count):
-        mass = mass_of(old[k], unit)
-        changes[k] = mass_of(new[k], unit) - mass  # means something if the scale stays
-        change += changes[k]
-        taken += mass
-        largest = max(largest, new[k])
-    for k in range(count):
-        leaves[slots[k]] = new[k]
-    coarse = min(words[w.SCALE], roomy_scale(words, largest))
-    coarse_mass = taken + change
-    if coarse < words[w.SCALE]:
-        coarse_unit = power_of_two(coarse)
-        coarse_mass = np.int64(0)
-        for k in range(count):
-            coarse_mass += mass_of(new[k], coarse_unit)
-    if not total_fits(words, words[w.TOTAL] - taken, coarse, coarse_mass):
-        change_scale(words)
-    else:
-        words[w.TOTAL] += change
-        add_masses(words, slots, changes)
-    update_all_extrema(words, slots, old, new, spare)
+def note_errors(words: Any, reals: Any, ids: Any, values: Any, as_leaves: Any) -> None:
+    """Keep the magnitudes of errors, for the next sort by rank; the last for a row decides."""
+    errors = carray(float32_pointer(words[w.ERRORS]), words[w.CAPACITY])
+    slots = np.empty(ids.shape[0], np.int64)
+    find_live_slots(words, ids, slots)
+    largest = np.float32(reals[w.MAX_LEAF])
+    bad = np.int64(0)
+    for i in range(ids.shape[0] - 1, -1, -1):  # backwards: a decided slot carries a sign bit
+        good = is_good(values[i], as_leaves, True)
+        bad += np.int64(not good)
+        if slots[i] == STALE or np.signbit(errors[slots[i]]):
+            continue
+        error = errors[slots[i]]
+        if good:
+            error = abs(values[i])
+            if np.isfinite(error):
+                reals[w.MAX_LEAF] = max(reals[w.MAX_LEAF], np.float64(error))
+        elif words[w.BAD_PRIORITY] == w.MAX_BAD:
+            error = largest
+        errors[slots[i]] = -error
+    for i in range(ids.shape[0]):
+        if slots[i] != STALE:
+            errors[slots[i]] = abs(errors[slots[i]])
+    words[w.BAD_PRIORITIES] += bad
 
 
 @kernel
@@ -213,19 +207,25 @@ def _update(header: Any, ids_address: Any, values_address: Any, count: Any, as_l
     refused = refusal(words, ids, values, as_leaves)
     if refused != w.OK:
         return refused
+    words[w.UPDATED_ROWS] += count
+    if words[w.WEIGHTING] == w.RANKED:
+        note_errors(words, reals, ids, values, as_leaves)
+        words[w.UPDATES] += 1
+        if words[w.UPDATES] >= words[w.RESORT_EVERY]:
+            sort_by_rank(words, reals)
+        return w.OK
     integers = np.empty((4, count), np.int64)
     floats = np.empty((3, count), np.float32)
     slots, chosen = integers[0], integers[1]
     asked, new, old = floats[0], floats[1], floats[2]
-    find_slots(words, ids, slots)
-    transform(reals, values, as_leaves, asked)
+    find_live_slots(words, ids, slots)
+    transform(words, reals, values, as_leaves, slots, asked)
     hold(words, reals, values, as_leaves, slots, asked)
     number = decide(words, slots, asked, chosen, new, old)
     if number > 0:
         chosen, new, old = chosen[:number], new[:number], old[:number]
         note_largest(reals, as_leaves, new, old)
         assign(words, chosen, new, old, integers[2, :number], integers[3, :number])
-    words[w.UPDATED_ROWS] += count
     return w.OK
 
 

@@ -24,6 +24,7 @@ from relive.ops.compiled import (
 )
 from relive.ops.pack.cpu import pack_row, table_of
 from relive.ops.tree.cpu import bit_length, fill, new_leaf
+from relive.ops.window.cpu import oldest_of_ring, ring_slot
 
 PREFETCH_BYTES = 1 << 11  # how far ahead memory is asked for while rows are written in a row
 
@@ -61,22 +62,21 @@ def flag_at(address: Any) -> Any:
 @helper
 def row_at(words: Any, row_id: Any) -> Any:
     """Address of the slot of an id."""
-    return words[w.ROWS] + (row_id - words[w.BASE_ID]) % words[w.CAPACITY] * words[w.ROW_BYTES]
+    return words[w.ROWS] + ring_slot(words, row_id) * words[w.ROW_BYTES]
 
 
 @helper
 def is_live(words: Any, row_id: Any) -> Any:
     """Whether the ring still holds a row."""
-    oldest = max(words[w.BASE_ID], words[w.NEXT_ID] - words[w.CAPACITY])
-    return oldest <= row_id and row_id < words[w.NEXT_ID]
+    return oldest_of_ring(words) <= row_id and row_id < words[w.NEXT_ID]
 
 
 @helper
 def retire(words: Any, row_id: Any) -> None:
     """Count how often the row was drawn whose slot `row_id` takes, if there is one."""
-    slot = (row_id - words[w.BASE_ID]) % words[w.CAPACITY]
+    slot = ring_slot(words, row_id)
     uses = carray(int32_pointer(words[w.USES]), words[w.CAPACITY])
-    if row_id - words[w.BASE_ID] >= words[w.CAPACITY]:
+    if row_id - words[w.BASE_ID] >= words[w.RING_CAPACITY]:
         counts = carray(int64_pointer(words[w.REUSE_COUNTS]), w.HISTOGRAM_BINS)
         counts[bit_length(np.int64(uses[slot]))] += 1
     uses[slot] = 0
@@ -99,10 +99,10 @@ def distance_between(row_id: Any, previous: Any) -> Any:
 def link_back(words: Any, row: Any, row_id: Any, previous: Any) -> None:
     """Tell the row before a new one, if it is still held, how far away its successor is."""
     distance = distance_between(row_id, previous)
-    if distance > 0 and distance < words[w.CAPACITY] and previous >= words[w.BASE_ID]:
+    if distance > 0 and distance < words[w.RING_CAPACITY] and previous >= words[w.BASE_ID]:
         before = row - distance * words[w.ROW_BYTES]
-        if before < words[w.ROWS]:
-            before += words[w.CAPACITY] * words[w.ROW_BYTES]
+        if before < words[w.ROWS] + words[w.RING_START] * words[w.ROW_BYTES]:
+            before += words[w.RING_CAPACITY] * words[w.ROW_BYTES]
         links_of(before)[2] = distance
 
 
@@ -236,13 +236,18 @@ def set_leaves(words: Any, reals: Any, first_id: Any) -> None:
     """Give the rows written since `first_id` the priority of new rows."""
     if words[w.WEIGHTING] == w.UNIFORM or words[w.NEXT_ID] == first_id:
         return
-    capacity = words[w.CAPACITY]
-    first_live = max(first_id, words[w.NEXT_ID] - capacity)
-    first_slot = (first_live - words[w.BASE_ID]) % capacity
+    first_live = max(first_id, words[w.NEXT_ID] - words[w.RING_CAPACITY])
+    first_slot = ring_slot(words, first_live)
     count = words[w.NEXT_ID] - first_live
     if words[w.NEW_PRIORITY] == w.MAX_CURRENT:  # what is overwritten lives no more
         fill(words, first_slot, count, np.float32(0))
     fill(words, first_slot, count, new_leaf(words, reals))
+    if words[w.WEIGHTING] == w.RANKED:
+        errors = carray(float32_pointer(words[w.ERRORS]), words[w.CAPACITY])
+        slot = first_slot
+        for _ in range(count):
+            errors[slot] = np.float32(np.inf)
+            slot = slot + 1 if slot + 1 < words[w.CAPACITY] else words[w.RING_START]
 
 
 @helper
@@ -352,7 +357,7 @@ def _extend(
     first = np.int64(0)
     while first < count:
         if every_step_is_a_row:
-            slot = (words[w.NEXT_ID] - words[w.BASE_ID]) % words[w.CAPACITY]
+            slot = ring_slot(words, words[w.NEXT_ID])
             together = min(words[w.CAPACITY] - slot, count - first)
             place_all(words, lanes, columns, first, together, ready_made)
         else:

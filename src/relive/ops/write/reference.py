@@ -20,6 +20,7 @@ from relive.fields import LAST_LINK
 from relive.ops import words as w
 from relive.ops.pack.reference import pack
 from relive.ops.tree import reference as tree
+from relive.ops.window.reference import ring_range
 
 if TYPE_CHECKING:
     from relive.ops.pack.reference import Column
@@ -150,7 +151,7 @@ def _commit(state: State, lane: int, row: Tensor, *, linked: bool) -> None:
     row_id = state.word(w.NEXT_ID)
     slot = _slot(state, row_id)
     if state.word(w.TRACK_REUSE):
-        if row_id - state.word(w.BASE_ID) >= state.word(w.CAPACITY):
+        if row_id - state.word(w.BASE_ID) >= state.word(w.RING_CAPACITY):
             state.reuse_counts[int(state.uses[slot]).bit_length()] += 1
         state.uses[slot] = 0
     state.words[w.NEXT_ID] += 1
@@ -170,22 +171,25 @@ def _set_leaves(state: State, first_id: int) -> None:
     """Give the rows written since `first_id` the priority of new rows."""
     if state.word(w.WEIGHTING) == w.UNIFORM or state.word(w.NEXT_ID) == first_id:
         return
-    first_live = max(first_id, state.word(w.NEXT_ID) - state.word(w.CAPACITY))
+    first_live = max(first_id, state.word(w.NEXT_ID) - state.word(w.RING_CAPACITY))
     slots = torch.tensor(
         [_slot(state, row_id) for row_id in range(first_live, state.word(w.NEXT_ID))]
     )
     if state.word(w.NEW_PRIORITY) == w.MAX_CURRENT:  # what is overwritten lives no more
-        tree.assign(state, slots, torch.zeros(len(slots)))
-    tree.assign(state, slots, torch.full((len(slots),), tree.new_leaf(state)))
+        tree.set_leaves(state, slots, torch.zeros(len(slots)))
+    tree.set_leaves(state, slots, torch.full((len(slots),), tree.new_leaf(state)))
+    if state.word(w.WEIGHTING) == w.RANKED:
+        state.errors[slots] = torch.inf
 
 
 def _slot(state: State, row_id: int) -> int:
-    return (row_id - state.word(w.BASE_ID)) % state.word(w.CAPACITY)
+    ring = (row_id - state.word(w.BASE_ID)) % state.word(w.RING_CAPACITY)
+    return state.word(w.RING_START) + ring
 
 
 def _is_live(state: State, row_id: int) -> bool:
-    oldest = max(state.word(w.BASE_ID), state.word(w.NEXT_ID) - state.word(w.CAPACITY))
-    return oldest <= row_id < state.word(w.NEXT_ID)
+    oldest, stop = ring_range(state)
+    return oldest <= row_id < stop
 
 
 def _flags(state: State, step: Tensor) -> tuple[bool, bool]:

@@ -1,0 +1,23 @@
+"""Rows for training and rows held out."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from relive.errors import InputError
+from relive.ops.philox.batched import Philox
+from relive.sampling.settings import check_range
+
+
+def split_ids(ids: Tensor, holdout: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Ids (int64 [B]) for training and ids held out; see `ReplayBuffer.split`."""
+    check_range("holdout", holdout, 0.0, 1.0)
+    if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
+        raise InputError(f"seed is a 64-bit integer; given {seed!r}")
+    philox = Philox(ids.device)
+    philox.reseed(seed)
+    high, low, _, _ = philox.words(ids, torch.zeros_like(ids))
+    bits = (high << 21) | (low >> 11)  # 53, which float64 holds
+    is_out = bits.to(torch.float64) < holdout * 2.0**53
+    return ids[~is_out], ids[is_out]

@@ -1,0 +1,96 @@
+"""Rows that are pinned in front of the ring, never overwritten.
+
+slots   0 ... n - 1         n rows pinned at once, the first of the buffer
+        n ... n + k - 1     k rows copied there later
+        ... P - 1           room for more (`reserve`); P = n + reserve
+        P ... N - 1         the ring
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from relive.errors import InputError
+from relive.ops import words as w
+from relive.ops.window.reference import num_demonstrations, ring_range, slots_of
+
+if TYPE_CHECKING:
+    from relive.ops.dispatch import Operations
+    from relive.ops.state import State
+
+
+def pin_first(state: State, count: int, reserve: int, online: int) -> None:
+    """Pin the `count` rows there are, and keep room for `reserve` more.
+
+    Args:
+        online: rows that must fit beside them.
+
+    Raises:
+        InputError: why this cannot be; nothing has changed then.
+    """
+    oldest, stop = ring_range(state)
+    capacity = state.word(w.CAPACITY)
+    for name, number in (("count", count), ("reserve", reserve)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise InputError(f"{name} is a whole number >= 0; given {number!r}")
+    if count + reserve == 0:
+        raise InputError("nothing to pin: count and reserve are both 0")
+    if state.word(w.RING_START):
+        raise InputError(
+            f"{num_demonstrations(state)} demonstrations are pinned already; "
+            "pin(ids) adds to them while there is room in reserve, clear() drops all"
+        )
+    waiting = int(state.lanes[:, w.LANE_COUNT].sum())
+    if waiting:
+        raise InputError(
+            f"{waiting} steps still wait for their n-step windows; call end_episode() first"
+        )
+    if oldest != state.word(w.BASE_ID) or stop - oldest != count:
+        gone = oldest - state.word(w.BASE_ID)
+        raise InputError(
+            f"only all rows so far can be pinned: there are {stop - oldest}"
+            + (f" (and {gone} have been overwritten)" if gone else "")
+            + f", given count={count}; pin right after the demonstrations are written"
+        )
+    if capacity - count - reserve < online:
+        raise InputError(
+            f"{count} demonstrations and reserve={reserve} leave "
+            f"{max(0, capacity - count - reserve)} of {capacity} rows for others, fewer than "
+            f"{online}; make the buffer larger"
+        )
+    state.words[w.DEMO_FIRST_ID] = oldest
+    state.words[w.DEMO_COUNT] = count
+    state.words[w.RING_START] = count + reserve
+    state.words[w.RING_CAPACITY] = capacity - count - reserve
+    state.words[w.BASE_ID] = stop
+    state.lanes[:, w.LANE_LAST] = -1  # what comes next follows none of them
+
+
+def pin_copies(state: State, operations: Operations, ids: Tensor) -> Tensor:
+    """Copy rows into the room kept in reserve, each with its priority; returns their new ids.
+
+    Raises:
+        InputError: more rows than there is room for; nothing has changed then.
+    """
+    first = num_demonstrations(state)
+    room = state.word(w.RING_START) - first
+    if len(ids) > room:
+        raise InputError(
+            f"{len(ids)} rows to pin, room for {room}: say pin_demonstrations(count, reserve=...)"
+        )
+    source = slots_of(state, ids)
+    slots = torch.arange(first, first + len(ids), device=ids.device)
+    state.rows[slots] = state.rows[source]
+    state.rows[slots, 4:12] = 0  # links: nothing comes before or after a copy
+    if len(state.uses):
+        state.uses[slots] = 0
+    if len(state.errors):
+        state.errors[slots] = state.errors[source]
+    new_ids = w.FIRST_ADDED_ID + state.word(w.DEMO_ADDED) + torch.arange(len(ids))
+    state.words[w.DEMO_ADDED] += len(ids)
+    if len(state.leaves):
+        operations.set_leaves(state, slots, state.leaves[source])
+    return new_ids
