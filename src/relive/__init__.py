@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from relive.fields import Field, fields_of
+    from relive.mixture import Mixture
     from relive.sampling import Proportional, RankBased, Recent, Uniform
     from relive.schedules import Linear
     from relive.storage.memory import MemoryPlan, plan
@@ -34,6 +35,7 @@ __all__ = [
     "Linear",
     "MemoryPlan",
     "MissingExtraError",
+    "Mixture",
     "NotReadyError",
     "Proportional",
     "RankBased",
@@ -52,6 +54,7 @@ HOMES = {
     "relive.buffer": ["ReplayBuffer"],
     "relive.errors": [name for name in __all__ if name.endswith("Error")],
     "relive.fields": ["Field", "fields_of"],
+    "relive.mixture": ["Mixture"],
     "relive.sampling": ["Proportional", "RankBased", "Recent", "Uniform"],
     "relive.schedules": ["Linear"],
     "relive.storage.memory": ["MemoryPlan", "plan"],

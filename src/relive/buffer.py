@@ -382,7 +382,31 @@ class ReplayBuffer:
             )
         with self._lock:
             batch = self._batches.lend(batch_size) if out is None else out
-            outcome = self._ops.sample(self._state, batch._arena, batch_size, train=train, ids=ids)
+            self._fill(batch, 0, batch_size, train=train, ids=ids)
+            if out is not None and not out._arena.is_inference():
+                increment_version(out._arena)
+        return batch
+
+    def _fill(
+        self,
+        batch: Batch,
+        first: int,
+        count: int,
+        *,
+        train: bool,
+        ids: tuple[int, int] | None = None,
+    ) -> None:
+        """Draw `count` rows into a batch, from its row `first` on."""
+        with self._lock:
+            outcome = self._ops.sample(
+                self._state,
+                batch._arena,
+                count,
+                train=train,
+                ids=ids,
+                first=first,
+                total=len(batch),
+            )
             if outcome == w.NOTHING_TO_DRAW:
                 raise NotReadyError(
                     "nothing can be drawn: "
@@ -390,9 +414,6 @@ class ReplayBuffer:
                     + self._waiting()
                     + "; ask ready(batch_size) first"
                 )
-            if out is not None and not out._arena.is_inference():
-                increment_version(out._arena)
-        return batch
 
     def empty_batch(self, batch_size: int) -> Batch:
         """A batch to be filled by `sample(batch_size, out=...)`; its values mean nothing yet."""

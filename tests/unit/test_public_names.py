@@ -16,6 +16,7 @@ NAMES = [
     "Linear",
     "MemoryPlan",
     "MissingExtraError",
+    "Mixture",
     "NotReadyError",
     "Proportional",
     "RankBased",

@@ -1,0 +1,224 @@
+"""Several buffers in one batch."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.autograd.graph import increment_version
+
+from relive.batch import Batch, BatchLayout
+from relive.buffer import ReplayBuffer
+from relive.errors import ConfigError, InputError, NotReadyError, UnsupportedError
+from relive.ops import words as w
+from relive.ops.dispatch import known_device
+from relive.storage.lending import Lender
+from relive.writing.packer import vector, whole_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+SOURCE_BITS, ADDED_BITS = 56, 55  # an id: number of its buffer, whether it was pinned later, rest
+MOST_BUFFERS = 1 << (63 - SOURCE_BITS)
+
+
+class Mixture:
+    """Batches that hold a fixed share of rows from each of several buffers.
+
+        mixture = Mixture([old, new], shares=[1, 3])
+        batch = mixture.sample(256)        64 rows of old, then 192 rows of new
+
+    Each buffer draws with its own sampler, window, random stream and progress; weights are each
+    buffer's own. A share that is no whole number of rows is rounded so that the shares of all
+    batches together are exact. A buffer with nothing to draw leaves its rows to the others.
+
+    Ids say which buffer a row is from: give them to `update_priorities` of the mixture, not of a
+    buffer.
+
+    Args:
+        buffers: with the same fields, on one device; they go on being written to as ever.
+        shares: one positive number a buffer; only their ratios count.
+
+    Raises:
+        ConfigError: buffers whose batches differ, one buffer twice, or shares that are none.
+    """
+
+    def __init__(self, buffers: Sequence[ReplayBuffer], shares: Sequence[float]) -> None:
+        self.buffers = tuple(buffers)
+        if not 1 <= len(self.buffers) < MOST_BUFFERS:
+            raise ConfigError(f"a mixture has 1 to {MOST_BUFFERS - 1} buffers; given {buffers!r}")
+        for buffer in self.buffers:
+            if not isinstance(buffer, ReplayBuffer):
+                raise ConfigError(f"a mixture is made of ReplayBuffers; given {buffer!r}")
+        if len({id(buffer) for buffer in self.buffers}) < len(self.buffers):
+            raise ConfigError("a buffer is in the mixture twice; give it a larger share instead")
+        if len(shares) != len(self.buffers) or not all(
+            isinstance(share, int | float) and 0 < share < math.inf for share in shares
+        ):
+            raise ConfigError(
+                f"shares are {len(self.buffers)} positive numbers, one a buffer; given {shares!r}"
+            )
+        first = self.buffers[0]
+        for number, buffer in enumerate(self.buffers[1:], 1):
+            if buffer.device != first.device:
+                raise ConfigError(
+                    f"buffers are on one device; the first is on {first.device}, number {number} "
+                    f"on {buffer.device}"
+                )
+            if _form(buffer) != _form(first):
+                raise ConfigError(
+                    "buffers have the same fields, in the same order; the first has "
+                    f"{_form(first)}, number {number} has {_form(buffer)}"
+                )
+        self.shares = tuple(share / math.fsum(shares) for share in shares)
+        self._layout = BatchLayout(first._layout)
+        self._batches = Lender(self._layout, first.device)
+        self._owed = [0.0] * len(self.buffers)
+        self._lock = threading.RLock()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the buffers live."""
+        return self.buffers[0].device
+
+    @property
+    def prioritized(self) -> bool:
+        """Whether any of the buffers has priorities."""
+        return any(buffer.prioritized for buffer in self.buffers)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.buffers))
+
+    def __repr__(self) -> str:
+        parts = (
+            f"{share:.3g} of {b!r}" for share, b in zip(self.shares, self.buffers, strict=True)
+        )
+        return f"Mixture({', '.join(parts)})"
+
+    def ready(self, batch_size: int = 1) -> bool:
+        """Whether at least `batch_size` rows are held and something can be drawn."""
+        size = whole_batch(batch_size)
+        return len(self) >= size and any(buffer.ready() for buffer in self.buffers)
+
+    def empty_batch(self, batch_size: int) -> Batch:
+        """A batch to be filled by `sample(batch_size, out=...)`; its values mean nothing yet."""
+        return self._batches.make(whole_batch(batch_size))
+
+    def sample(
+        self,
+        batch_size: int,
+        *,
+        out: Batch | None = None,
+        train: bool = True,
+        device: str | torch.device | None = None,
+    ) -> Batch:
+        """Draw rows; those of one buffer stand together, in the order of the buffers.
+
+        Args:
+            batch_size, out, train, device: As in `ReplayBuffer.sample`.
+
+        Raises:
+            NotReadyError: no buffer has anything to draw.
+            InputError: a bad batch size, or a batch of another size.
+        """
+        target = None if device is None else known_device(device)
+        size = whole_batch(batch_size)
+        if out is not None and not (
+            isinstance(out, Batch) and out._layout is self._layout and len(out) == size
+        ):
+            raise InputError(f"out is a batch made by this mixture's empty_batch({size})")
+        with self._lock:
+            ready = [buffer.ready() for buffer in self.buffers]
+            if not any(ready):
+                raise NotReadyError("no buffer of the mixture has anything to draw")
+            counts, owed = self._divide(size, ready)
+            batch = self._batches.lend(size) if out is None else out
+            first = 0
+            for number, count in enumerate(counts):
+                if count:
+                    self.buffers[number]._fill(batch, first, count, train=bool(train))
+                    ids = batch.ids[first : first + count]
+                    ids.copy_(_with_source(ids, number))
+                first += count
+            if train:
+                self._owed = owed
+            if out is not None and not out._arena.is_inference():
+                increment_version(out._arena)
+        return batch if target is None else batch.to(target, non_blocking=True)
+
+    def _divide(self, batch_size: int, ready: list[bool]) -> tuple[list[int], list[float]]:
+        """Rows of each buffer, and what each is owed afterwards."""
+        total = math.fsum(s for s, can in zip(self.shares, ready, strict=True) if can)
+        shares = [s / total if can else 0.0 for s, can in zip(self.shares, ready, strict=True)]
+        if not all(ready):
+            wanted = [batch_size * share for share in shares]
+        else:
+            wanted = [o + batch_size * s for o, s in zip(self._owed, shares, strict=True)]
+        counts = [max(0, math.floor(rows)) for rows in wanted]
+        left = sorted(range(len(counts)), key=lambda n: (counts[n] - wanted[n], n))
+        for number in [n for n in left if ready[n]][: batch_size - sum(counts)]:
+            counts[number] += 1
+        if not all(ready):
+            return counts, self._owed
+        return counts, [rows - count for rows, count in zip(wanted, counts, strict=True)]
+
+    def update_priorities(self, ids: Any, td_errors: Any = None, *, priorities: Any = None) -> None:
+        """Set priorities of rows from their TD errors, each in the buffer it is from.
+
+        Rows of buffers without priorities are passed over.
+
+        Args:
+            ids: `[B]` integers, `batch.ids` of this mixture.
+            td_errors, priorities: As in `ReplayBuffer.update_priorities`.
+
+        Raises:
+            UnsupportedError: no buffer is prioritized.
+            InputError: As there, or ids of no buffer; buffers before the one that refuses have been
+                updated.
+        """
+        if not self.prioritized:
+            raise UnsupportedError("no buffer of this mixture has priorities")
+        if (td_errors is None) == (priorities is None):
+            raise InputError("update_priorities takes either td_errors or priorities=")
+        given = "priorities" if td_errors is None else "td_errors"
+        values = vector(given, priorities if td_errors is None else td_errors, torch.float32)
+        wanted = vector("ids", ids, torch.int64)
+        if len(wanted) != len(values):
+            raise InputError(
+                f"given {len(wanted)} ids and {len(values)} values, expected as many of each"
+            )
+        sources = wanted >> SOURCE_BITS
+        if bool(((wanted < 0) | (sources >= len(self.buffers))).any()):
+            raise InputError("ids are those of batches of this mixture; pass batch.ids")
+        for number, buffer in enumerate(self.buffers):
+            mine = sources == number
+            if buffer.prioritized and bool(mine.any()):
+                rows = _without_source(wanted[mine])
+                buffer.update_priorities(rows, **{given: values[mine]})
+
+    def where(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Number of the buffer of each row of a batch, and its id there: int64 `[B]` each."""
+        return ids >> SOURCE_BITS, _without_source(ids)
+
+
+def _form(buffer: ReplayBuffer) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+    columns = buffer._batch_layout.columns.items()
+    return {name: (field.shape, field.dtype) for name, field in columns}
+
+
+def _with_source(ids: Tensor, number: int) -> Tensor:
+    """Ids of a mixture from ids of its buffer `number`."""
+    added = ids >= w.FIRST_ADDED_ID
+    rest = torch.where(added, ids - w.FIRST_ADDED_ID + (1 << ADDED_BITS), ids)
+    return rest + (number << SOURCE_BITS)
+
+
+def _without_source(ids: Tensor) -> Tensor:
+    """Ids of the buffers from ids of a mixture."""
+    rest = ids & ((1 << SOURCE_BITS) - 1)
+    added = rest >= (1 << ADDED_BITS)
+    return torch.where(added, rest - (1 << ADDED_BITS) + w.FIRST_ADDED_ID, rest)
