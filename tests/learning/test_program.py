@@ -30,9 +30,16 @@ def records(tmp_path):
     return [json.loads(line) for line in lines]
 
 
-@pytest.mark.parametrize("sampler", ["uniform", "proportional"])
+WINDOW = {
+    "uniform": ["--replay.window", "ere", "--replay.window-rows", "100", "--replay.sweep", "50"],
+    "proportional": [],
+    "rank": ["--replay.window", "recent", "--replay.window-rows", "200"],
+}
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "proportional", "rank"])
 def test_training_from_the_command_line_leaves_a_whole_run(tmp_path, sampler):
-    program = start(tmp_path, "--total-steps", "500", "--replay.sampler", sampler)
+    program = start(tmp_path, "--total-steps", "500", "--replay.sampler", sampler, *WINDOW[sampler])
     output, errors = program.communicate(timeout=120)
     assert program.returncode == 0, errors
     assert "greedy return over 2 episodes" in output

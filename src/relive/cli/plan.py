@@ -12,7 +12,7 @@ from relive.cli.options import console, parse
 from relive.envs.make import make_env
 from relive.errors import ConfigError
 from relive.fields import Field, fields_of
-from relive.sampling import Proportional, Uniform
+from relive.sampling import Proportional, RankBased, Uniform
 from relive.storage.memory import MemoryPlan, free_memory, plan
 
 if TYPE_CHECKING:
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-SAMPLERS = {"uniform": Uniform, "proportional": Proportional}
+SAMPLERS = {"uniform": Uniform, "proportional": Proportional, "rank": RankBased}
 DTYPES = {
     "float32": torch.float32,
     "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
     "float64": torch.float64,
     "uint8": torch.uint8,
     "int32": torch.int32,
@@ -52,8 +53,10 @@ class PlanOptions:
     """Number format of an observation: float32, uint8, and so on."""
     action: str = "discrete"
     """An action: its shape as a vector of floats (6), or discrete."""
-    sampler: Literal["uniform", "proportional"] = "proportional"
-    """How rows are drawn: proportional needs priorities and a tree."""
+    obs_store: str | None = None
+    """Number format of an observation in the buffer, if another: uint8, float16 or bfloat16."""
+    sampler: Literal["uniform", "proportional", "rank"] = "proportional"
+    """How rows are drawn: proportional and rank need priorities and a tree."""
     num_envs: int = 1
     """Environments that write side by side."""
     n_step: int = 1
@@ -104,7 +107,10 @@ def fields(options: PlanOptions) -> dict[str, Any]:
             env.close()
     if options.obs_dtype not in DTYPES:
         raise ConfigError(unknown("number format", options.obs_dtype, DTYPES))
-    obs = Field(shape("--obs", options.obs or ""), DTYPES[options.obs_dtype])
+    if options.obs_store is not None and options.obs_store not in DTYPES:
+        raise ConfigError(unknown("number format", options.obs_store, DTYPES))
+    store = None if options.obs_store is None else DTYPES[options.obs_store]
+    obs = Field(shape("--obs", options.obs or ""), DTYPES[options.obs_dtype], store)
     if options.action == "discrete":
         return {"obs": obs, "action": Field((), torch.int64)}
     return {"obs": obs, "action": Field(shape("--action", options.action))}

@@ -15,11 +15,21 @@ import torch
 
 from relive.agents.dqn import DQNConfig
 from relive.errors import ConfigError, InputError
-from relive.sampling import Proportional, Uniform
+from relive.sampling import Proportional, RankBased, Recent, Sampler, Uniform
 from relive.schedules import Linear
 
 Algorithm = Literal["dqn"]
-PROPORTIONAL_ONLY = frozenset({"alpha", "beta", "eps", "normalize"})
+PRIORITIES = frozenset({"alpha", "beta", "normalize", "uniform_share"})
+SETTINGS_OF_SAMPLER = {
+    "uniform": frozenset[str](),
+    "proportional": PRIORITIES | {"eps"},
+    "rank": PRIORITIES | {"resort_every"},
+}
+SETTINGS_OF_WINDOW = {
+    "all": frozenset[str](),
+    "recent": frozenset({"window_rows"}),
+    "ere": frozenset({"window_rows", "eta", "sweep"}),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +37,14 @@ class ReplayConfig:
     """Settings of the replay buffer.
 
     Raises:
-        ConfigError: A batch that the buffer can never fill, or a setting of prioritized sampling
-            that is changed while sampling is uniform.
+        ConfigError: A batch that the buffer can never fill, or a setting that is changed although
+            the sampler or window does not have it.
     """
 
-    sampler: Literal["uniform", "proportional"] = "proportional"
-    """How rows are drawn: all alike, or in proportion to their last TD error."""
+    sampler: Literal["uniform", "proportional", "rank"] = "proportional"
+    """How rows are drawn: all alike, in proportion to their last TD error, or by its rank."""
+    window: Literal["all", "recent", "ere"] = "all"
+    """Which rows: all, the newest, or a window on the newest that shrinks from update to update."""
     capacity: int = 100_000
     """Rows kept, all environments together."""
     batch_size: int = 64
@@ -42,13 +54,23 @@ class ReplayConfig:
     gamma: float = 0.99
     """Discount of a step."""
     alpha: float = 0.6
-    """Proportional: 0 draws all rows alike, 1 in proportion to |delta|."""
+    """Priorities: 0 draws all rows alike, 1 in proportion to |delta| (or to 1 / rank)."""
     beta: float = 0.4
-    """Proportional: exponent of the importance weights at first; 1 at the last update."""
+    """Priorities: exponent of the importance weights at first; 1 at the last update."""
     eps: float = 1e-6
     """Proportional: added to |delta|, so that no row dies out."""
     normalize: Literal["buffer", "batch", "none"] = "batch"
-    """Proportional: divide weights by the largest of the buffer, of the batch, or by nothing."""
+    """Priorities: divide weights by the largest of the buffer, of the batch, or by nothing."""
+    uniform_share: float = 0.0
+    """Priorities: share of the draws that is uniform all the same."""
+    resort_every: int = 100
+    """Rank: updates from one sort to the next."""
+    window_rows: int = 5_000
+    """Recent: rows of the window. ERE: fewest rows of it."""
+    eta: float = 0.996
+    """ERE: how fast the window shrinks."""
+    sweep: int = 1_000
+    """ERE: updates until the window is whole again."""
 
     def __post_init__(self) -> None:
         if self.capacity < 1:
@@ -58,25 +80,39 @@ class ReplayConfig:
                 f"replay.batch_size lies between 1 and replay.capacity, {self.capacity}; "
                 f"given {self.batch_size}"
             )
-        if self.sampler == "uniform":
+        for choice, settings in (("sampler", SETTINGS_OF_SAMPLER), ("window", SETTINGS_OF_WINDOW)):
+            chosen = getattr(self, choice)
             for setting in dataclasses.fields(self):
+                users = [name for name, names in settings.items() if setting.name in names]
                 default, given = setting.default, getattr(self, setting.name)
-                if setting.name in PROPORTIONAL_ONLY and given != default:
+                if users and chosen not in users and given != default:
                     raise ConfigError(
-                        f"replay.{setting.name} {given} does nothing with replay.sampler uniform; "
-                        f"leave it at {default}, or take proportional"
+                        f"replay.{setting.name} {given} does nothing with replay.{choice} {chosen};"
+                        f" leave it at {default}, or take {' or '.join(users)}"
                     )
+        self.build_sampler(1), self.build_window()  # they check their settings
 
-    def build_sampler(self, planned_updates: int) -> Uniform | Proportional:
+    def build_sampler(self, planned_updates: int) -> Sampler:
         """The sampler, with beta reaching 1 at the last of `planned_updates` batches."""
         if self.sampler == "uniform":
             return Uniform()
-        return Proportional(
-            alpha=self.alpha,
-            beta=Linear(self.beta, 1.0, max(1, planned_updates)),
-            eps=self.eps,
-            normalize=None if self.normalize == "none" else self.normalize,
-        )
+        shared: dict[str, Any] = {
+            "alpha": self.alpha,
+            "beta": Linear(self.beta, 1.0, max(1, planned_updates)),
+            "normalize": None if self.normalize == "none" else self.normalize,
+            "uniform_share": self.uniform_share,
+        }
+        if self.sampler == "rank":
+            return RankBased(**shared, resort_every=self.resort_every)
+        return Proportional(**shared, eps=self.eps)
+
+    def build_window(self) -> Recent | None:
+        """The window; None for all rows."""
+        if self.window == "all":
+            return None
+        if self.window == "recent":
+            return Recent(self.window_rows)
+        return Recent(eta=self.eta, c_min=self.window_rows, updates=self.sweep)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,13 +76,15 @@ def priority_histogram(priorities: Tensor, bins: int = 40) -> tuple[list[float],
     """Counts of stored priorities in bins of equal width on a logarithmic scale.
 
     Args:
-        priorities: Of all rows, `[N]`, N >= 1. Those of 0, which are never drawn, are left out.
+        priorities: Of all rows, `[N]`, N >= 1. Those of 0, which are never drawn, are left out, and
+            those of infinity, which have never been updated.
         bins: How many.
 
     Returns:
         bins + 1 edges and bins counts.
     """
-    logs = priorities[priorities > 0].double().log10().cpu().numpy()
+    drawn = priorities[(priorities > 0) & priorities.isfinite()]
+    logs = drawn.double().log10().cpu().numpy()
     low, high = (math.floor(logs.min()), math.ceil(logs.max())) if len(logs) else (0, 1)
     counts, edges = np.histogram(logs, bins=bins, range=(low, max(high, low + 1)))
     return (10.0**edges).tolist(), counts.tolist()

@@ -47,6 +47,7 @@ def build(config: TrainConfig) -> Parts:
         env,
         replay.capacity,
         sampler=replay.build_sampler(config.planned_updates),
+        window=replay.build_window(),
         n_step=replay.n_step,
         gamma=replay.gamma,
         seed=int(buffer_stream.generate_state(1)[0]),

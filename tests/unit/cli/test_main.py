@@ -66,7 +66,7 @@ WRONG = {
     "plan --obs 4 --capacity 0": "capacity is a whole number >= 1; given 0",
     "plan --obs 4 --obs-dtype unit8": (
         "there is no number format 'unit8'; did you mean 'uint8'? "
-        "There are: uint8, int32, int64, float16, float32, float64 and 1 more"
+        "There are: uint8, int32, int64, float16, float32, float64 and 2 more"
     ),
     "eval x --episodes 0": "episodes is at least 1, got 0",
     "report x y": "'y' belongs to no option (relive report --help)",

@@ -41,6 +41,13 @@ def test_the_components_are_rows_priorities_tree_and_workspace(
     assert list(found)[:5] == ["rows", "priorities", "tree", "workspace", "total"]
 
 
+@pytest.mark.parametrize(("store", "rows"), [("", "22.58 GB"), ("--obs-store uint8", "5.65 GB")])
+def test_images_stored_as_bytes_take_a_quarter(
+    store: str, rows: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert planned(f"--obs 4x84x84 --sampler uniform {store}", capsys)["rows"] == rows
+
+
 def test_a_uniform_buffer_has_no_priorities_and_no_tree(capsys: pytest.CaptureFixture[str]) -> None:
     found = planned("--env CartPole-v1 --sampler uniform", capsys)
     assert (found["rows"], found["priorities"], found["tree"]) == ("6.4 MB", "0 B", "0 B")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from relive import Proportional, Uniform
+from relive import Proportional, RankBased, Recent, Uniform
 from relive.errors import ConfigError, InputError
 from relive.schedules import Linear
 from relive.training import PRESETS, ReplayConfig, TrainConfig, preset
@@ -86,6 +86,40 @@ def test_beta_reaches_1_with_the_last_planned_update():
     )
     assert ReplayConfig(normalize="none").build_sampler(80).normalize is None
     assert ReplayConfig(sampler="uniform").build_sampler(80) == Uniform()
+    rank = ReplayConfig(sampler="rank", beta=0.5, resort_every=7, uniform_share=0.1)
+    assert rank.build_sampler(80) == RankBased(
+        alpha=0.6,
+        beta=Linear(0.5, 1.0, 80),
+        normalize="batch",
+        resort_every=7,
+        uniform_share=0.1,
+    )
+
+
+def test_windows_are_those_of_the_settings():
+    assert ReplayConfig().build_window() is None
+    assert ReplayConfig(window="recent", window_rows=9).build_window() == Recent(9)
+    ere = ReplayConfig(window="ere", window_rows=9, eta=0.99, sweep=50)
+    assert ere.build_window() == Recent(eta=0.99, c_min=9, updates=50)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"sampler": "uniform", "uniform_share": 0.5}, "uniform_share 0.5 does nothing with"),
+        ({"sampler": "proportional", "resort_every": 5}, "take rank"),
+        ({"sampler": "rank", "eps": 0.1}, "take proportional"),
+        ({"window": "all", "eta": 0.9}, "eta 0.9 does nothing with replay.window all.*take ere"),
+        ({"window": "recent", "sweep": 9}, "take ere"),
+        ({"window": "all", "window_rows": 9}, "take recent or ere"),
+        ({"window": "ere", "eta": 1.5}, "eta lies in"),
+        ({"alpha": -1.0}, "alpha lies in"),
+    ],
+    ids=str,
+)
+def test_a_setting_that_does_nothing_or_cannot_work_is_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        ReplayConfig(**settings)
 
 
 @pytest.mark.parametrize("config", [*PRESETS.values(), tiny(out=Path("runs/a"), threads=None)])

@@ -57,3 +57,8 @@ def test_priorities_without_spread_have_a_histogram_too(priorities):
     assert len(edges) == 5
     assert edges == sorted(set(edges))
     assert sum(counts) == sum(priority > 0 for priority in priorities)
+
+
+def test_rows_that_have_no_error_yet_are_in_no_bin():
+    _, counts = priority_histogram(torch.tensor([float("inf"), 1.0, 0.0, float("inf")]), bins=4)
+    assert sum(counts) == 1
