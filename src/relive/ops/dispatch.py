@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -56,6 +57,11 @@ def operations(device: torch.device, kernels: str = "auto") -> Operations:
             f"there are no kernels for {device} yet; keep the buffer on device='cpu' and move its "
             "batches: "
             f"buffer.sample(batch_size, device='{device}')"
+        )
+    if name == "cpu" and os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        raise UnsupportedError(
+            "NUMBA_DISABLE_JIT is set, and kernels are nothing without compilation; unset it, or "
+            "take kernels='reference'"
         )
     return Operations(
         **{

@@ -109,7 +109,7 @@ def _alone(make: Callable[[], Any]) -> int:
     raise AssertionError
 
 
-_probe = torch.empty(1)
-BATCH_ALONE, TENSOR_ALONE = _alone(object), _alone(lambda: torch.empty(1))
+_probe = torch.empty(1, device="cpu")
+BATCH_ALONE, TENSOR_ALONE = _alone(object), _alone(lambda: torch.empty(1, device="cpu"))
 MEMORY_ALONE = _alone(_probe.untyped_storage)
 BESIDES_TENSORS = references_to_memory(_probe.untyped_storage()._cdata) - 1

@@ -173,10 +173,11 @@ def allocate(shapes: dict[str, tuple[tuple[int, ...], torch.dtype]], device: tor
             f"the buffer needs {needed / 1e9:.2f} GB on {device}, {free / 1e9:.2f} GB are free; "
             f"capacity={int(capacity * 0.9 * free / needed)} would fit"
         )
-    tensors: dict[str, Tensor] = {
-        name: _zeros(shape, dtype, device) for name, (shape, dtype) in shapes.items()
-    }
-    return State(**tensors)
+    with torch.inference_mode(False):  # so that the buffer can be used inside and outside of it
+        tensors: dict[str, Tensor] = {
+            name: _zeros(shape, dtype, device) for name, (shape, dtype) in shapes.items()
+        }
+        return State(**tensors)
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -199,7 +200,9 @@ def staging_rows(layout: RowLayout, num_envs: int) -> int:
 
 def allocate_staging(layout: RowLayout, num_envs: int) -> Tensor:
     """Where rows are packed: uint8 [rows, row_bytes], zeros."""
-    return torch.zeros(staging_rows(layout, num_envs), layout.row_bytes, dtype=torch.uint8)
+    return torch.zeros(
+        staging_rows(layout, num_envs), layout.row_bytes, dtype=torch.uint8, device="cpu"
+    )
 
 
 def free_memory(device: torch.device | str = "cpu") -> int | None:

@@ -47,10 +47,15 @@ def initialise(
     if len(state.leaves):
         sizes = level_sizes(capacity)
         words[w.NUM_LEVELS] = len(sizes)
-        words[w.LEVEL_0 + 1 : w.LEVEL_0 + 1 + len(sizes)] = torch.tensor(sizes).cumsum(0)
-    state.columns.copy_(torch.tensor([column_words(column) for column in batch.gathered]))
+        words[w.LEVEL_0 + 1 : w.LEVEL_0 + 1 + len(sizes)] = torch.tensor(
+            sizes, device=words.device
+        ).cumsum(0)
+    columns = [column_words(column) for column in batch.gathered]
+    state.columns.copy_(torch.tensor(columns, device=words.device))
     state.gammas.copy_(
-        torch.tensor([gamma**k for k in range(len(state.gammas))], dtype=torch.float64)
+        torch.tensor(
+            [gamma**k for k in range(len(state.gammas))], dtype=torch.float64, device=words.device
+        )
     )
     clear(state)
 

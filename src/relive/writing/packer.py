@@ -83,7 +83,7 @@ class Packer:
             kind = type(value)
             if (
                 kind is np.ndarray and value.dtype is target.dtype and value.shape == target.shape
-            ) or kind in target.scalars:
+            ) or (kind in target.scalars and -LARGE < value < LARGE):
                 target.array[...] = value
             else:
                 self.out_of_range += target.store(value)
@@ -92,11 +92,11 @@ class Packer:
             and type(reward) in FLOATS
             and type(terminated) in BOOLS
             and type(truncated) in BOOLS
-            and abs(reward) < LARGE
+            and -LARGE < reward < LARGE
         ):
             NUMBERS.pack_into(self._memory, self._numbers, reward, 0.0, terminated, truncated)
         else:
-            self._targets["reward"].store(reward)
+            self.out_of_range += self._targets["reward"].store(reward)
             self._targets["terminated"].store(terminated)
             self._targets["truncated"].store(truncated)
         for name, value in own.items():
@@ -120,6 +120,7 @@ class Packer:
         return out_of_range
 
 
+DOUBLES = (np.dtype(np.float64), torch.float64)
 NUMBERS = struct.Struct("=ff??")  # reward, discount, terminated, truncated: as they lie in a row
 LARGE = 2.0**127  # `struct` refuses what float32 cannot hold
 
@@ -220,9 +221,27 @@ def check_columns(
 def stored_form(column: Column, value: Any) -> tuple[Any, int]:
     """A checked value as it is stored, or what converts to it; and how much is out of range."""
     if column.conversion == NO_CONVERSION or is_stored(column, value):
-        return value, 0
+        return _narrowed(column, value) if value.dtype in DOUBLES else (value, 0)
     stored, outside = encode(as_tensor(value), column.field.stored_dtype)
     return stored, int(outside)
+
+
+def _narrowed(column: Column, value: Any) -> tuple[Any, int]:
+    """Doubles in the dtype of their column, and how many become infinite by it."""
+    dtype = column.field.stored_dtype
+    if not dtype.is_floating_point or dtype == torch.float64:
+        return value, 0
+    if isinstance(value, Tensor) or column.array_dtype is None:
+        given = as_tensor(value)
+        narrow = given.to(dtype)
+        return narrow, int((given.isfinite() & ~narrow.isfinite()).sum())
+    try:
+        with np.errstate(over="raise"):
+            return value.astype(column.array_dtype), 0
+    except FloatingPointError:
+        with np.errstate(over="ignore"):
+            stored = value.astype(column.array_dtype)
+        return stored, int((np.isfinite(value) & ~np.isfinite(stored)).sum())
 
 
 def is_float(value: Any) -> bool:
@@ -245,8 +264,7 @@ def packed_form(column: Column, value: Any) -> tuple[Any, int]:
     if isinstance(value, Tensor) or column.array_dtype is None:
         stored = as_tensor(value).to("cpu", column.field.stored_dtype)
         return stored.contiguous(), outside
-    with np.errstate(all="ignore"):  # a value beyond the dtype is infinite, as it is for `add`
-        return np.ascontiguousarray(value, column.array_dtype), outside
+    return np.ascontiguousarray(value, column.array_dtype), outside
 
 
 def check(column: Column, value: Any, shape: tuple[int, ...]) -> Any:

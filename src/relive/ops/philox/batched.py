@@ -29,7 +29,7 @@ class Philox:
         """Sets the key, 64 bits of which the low word comes first. Copies from the host."""
         low, high = seed & MASK, (seed >> 32) & MASK
         keys = [[[(low + r * WEYL_0) & MASK], [(high + r * WEYL_1) & MASK]] for r in range(ROUNDS)]
-        self._keys.copy_(torch.tensor(keys))
+        self._keys.copy_(torch.tensor(keys, device="cpu"))
 
     def words(self, counter: Tensor, stream: Tensor) -> Tensor:
         """Four random 32-bit words for each counter: [4, E] int64. The host does not wait.
