@@ -8,7 +8,6 @@ B  rows of a batch      E  environments (lanes)      T  steps in time      N  ca
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
@@ -18,6 +17,7 @@ from torch.autograd.graph import increment_version
 from relive.batch import Batch, BatchLayout
 from relive.errors import ConfigError, InputError, NotReadyError, UnsupportedError
 from relive.fields import Fields, RowLayout, fields_of
+from relive.locks import fork_safe_lock
 from relive.ops import words as w
 from relive.ops.dispatch import known_device, operations
 from relive.ops.window import reference as windows
@@ -154,7 +154,7 @@ class ReplayBuffer:
         ]
         self._own = frozenset(fields) - {"obs", "action"}
         self._batches = Lender(self._batch_layout, self._device)
-        self._lock = threading.RLock()
+        self._lock = fork_safe_lock()
         self.reseed(seed)
 
     @classmethod

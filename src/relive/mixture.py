@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +11,7 @@ from torch.autograd.graph import increment_version
 from relive.batch import Batch, BatchLayout
 from relive.buffer import ReplayBuffer
 from relive.errors import ConfigError, InputError, NotReadyError, UnsupportedError
+from relive.locks import fork_safe_lock
 from relive.ops import words as w
 from relive.ops.dispatch import known_device
 from relive.storage.lending import Lender
@@ -78,7 +78,7 @@ class Mixture:
         self._layout = BatchLayout(first._layout)
         self._batches = Lender(self._layout, first.device)
         self._owed = [0.0] * len(self.buffers)
-        self._lock = threading.RLock()
+        self._lock = fork_safe_lock()
 
     @property
     def device(self) -> torch.device:

@@ -103,3 +103,40 @@ def test_doubles_that_float32_cannot_hold_are_infinite_and_counted(form):
         terminated=flags,
     )
     assert buffer.stats()["out_of_range"] == 6
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_can_use_the_buffer_whenever_it_was_forked():
+    code = """
+import os, threading
+import numpy as np
+from relive import Field, Mixture, Proportional, ReplayBuffer
+
+buffer = ReplayBuffer(64, {"obs": Field(), "action": Field()}, sampler=Proportional())
+mixture = Mixture([buffer], [1])
+row = dict(obs=1.0, action=1.0, reward=1.0, next_obs=1.0, terminated=False, truncated=False)
+buffer.add(**row)
+mixture.sample(4)
+stop = threading.Event()
+
+def work():
+    while not stop.is_set():
+        buffer.add(**row)
+        mixture.sample(4)
+
+threads = [threading.Thread(target=work) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for _ in range(30):
+    child = os.fork()
+    if child == 0:
+        buffer.add(**row)
+        mixture.sample(4)
+        buffer.check()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+stop.set()
+"""
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], timeout=60, check=True, capture_output=True
+    )
