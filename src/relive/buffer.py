@@ -8,6 +8,7 @@ B  rows of a batch      E  environments (lanes)      T  steps in time      N  ca
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
@@ -15,7 +16,14 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from relive.batch import Batch, BatchLayout
-from relive.errors import ConfigError, InputError, NotReadyError, UnsupportedError
+from relive.description import describe, undescribe
+from relive.errors import (
+    ConfigError,
+    CorruptError,
+    InputError,
+    NotReadyError,
+    UnsupportedError,
+)
 from relive.fields import Fields, RowLayout, fields_of
 from relive.locks import fork_safe_lock
 from relive.ops import words as w
@@ -24,7 +32,7 @@ from relive.ops.window import reference as windows
 from relive.sampling import Recent, Sampler, Uniform
 from relive.sampling.settings import check_schedule, check_whole, write_schedule
 from relive.sampling.split import split_ids
-from relive.storage import demonstrations, memory, ring
+from relive.storage import demonstrations, memory, ring, saving
 from relive.storage.lending import Lender
 from relive.writing import autoreset as resets
 from relive.writing.packer import Packer, ndim, vector, whole_batch
@@ -121,7 +129,7 @@ class ReplayBuffer:
             "n_step": n_step,
             "gamma": gamma,
             "autoreset": autoreset,
-            "device": device,
+            "device": str(device),
             "track_reuse": track_reuse,
             "kernels": kernels,
         }
@@ -153,6 +161,7 @@ class ReplayBuffer:
             for name in ("terminated", "truncated")
         ]
         self._own = frozenset(fields) - {"obs", "action"}
+        self._lineage = saving.Lineage()
         self._batches = Lender(self._batch_layout, self._device)
         self._lock = fork_safe_lock()
         self.reseed(seed)
@@ -565,6 +574,65 @@ class ReplayBuffer:
 
     # State
 
+    def save(self, path: str | Path) -> None:
+        """Write everything into the folder `path`: rows, priorities, waiting steps, random state.
+
+        Where this buffer was saved there before (or loaded from there), only rows written since are
+        added. A save that is interrupted leaves the one before it whole. Other calls wait
+        meanwhile.
+
+        Raises:
+            OSError: as the file system says.
+        """
+        folder = Path(path)
+        with self._lock:
+            settings = describe({**self._settings, "fields": self._layout.fields})
+            settings["capacity"] = self.capacity
+            before = self._lineage.of(folder)
+            self._lineage.note(folder, saving.save(self._state, settings, folder, before))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        capacity: int | None = None,
+        kernels: Literal["auto", "reference", "cpu"] = "auto",
+    ) -> Self:
+        """The buffer that was saved in a folder, as it was.
+
+        Args:
+            capacity: None for that of the saved buffer; with less, the newest rows are kept.
+            kernels: As in the constructor.
+
+        Raises:
+            InputError: no saved buffer is there, or one of another format.
+            CorruptError: a file is missing, cut or has changed; says which.
+            ConfigError: a capacity without room for the demonstrations and one more row.
+        """
+        folder = Path(path)
+        manifest = saving.read_settings(folder)
+        settings = undescribe(manifest["settings"])
+        fields, saved_capacity = settings.pop("fields"), settings.pop("capacity")
+        demonstrations = int(manifest["ring_start"])
+        if capacity is not None and capacity <= demonstrations:
+            raise ConfigError(
+                f"{demonstrations} rows are kept for demonstrations; capacity is more than that, "
+                f"given {capacity}"
+            )
+        try:
+            buffer = cls(
+                saved_capacity if capacity is None else capacity,
+                fields,
+                **{**settings, "kernels": kernels},
+            )
+        except TypeError as error:
+            raise CorruptError(f"the settings of the buffer are damaged: {error}") from None
+        saving.load(buffer._state, buffer._ops, folder, manifest)
+        if capacity is None or capacity == saved_capacity:
+            buffer._lineage.note(folder, manifest)
+        return buffer
+
     def grown(self, capacity: int) -> Self:
         """A larger buffer with everything that this one has.
 
@@ -686,11 +754,11 @@ class ReplayBuffer:
         return self._window
 
     def __reduce__(self) -> Any:
-        """Refuse to be pickled or copied: a copy of half a buffer would be worse."""
-        raise UnsupportedError(
-            "a buffer cannot be pickled or copied yet; rows(live_ids()) reads all its rows, and "
-            "extend(..., discount=...) writes them into another buffer"
-        )
+        """Pickle and copy everything, rows too."""
+        with self._lock:
+            tensors = {name: tensor.clone() for name, tensor in self._state.tensors().items()}
+        settings = {**self._settings, "fields": self._layout.fields, "capacity": self.capacity}
+        return _unpickled, (type(self), settings, tensors)
 
     def __repr__(self) -> str:
         return (
@@ -737,3 +805,17 @@ class ReplayBuffer:
             if waiting
             else ""
         )
+
+
+def _unpickled(
+    kind: type[ReplayBuffer], settings: dict[str, Any], tensors: dict[str, Tensor]
+) -> ReplayBuffer:
+    """A buffer with these settings and memory."""
+    buffer = kind(**settings)
+    words = tensors.pop("words")
+    buffer._state.words[w.CAPACITY :] = words[w.CAPACITY :]  # the addresses before are its own
+    for name, tensor in tensors.items():
+        target: Tensor = getattr(buffer._state, name)
+        if name != "columns":
+            target.copy_(tensor)
+    return buffer

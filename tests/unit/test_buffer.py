@@ -128,10 +128,26 @@ def test_a_batch_to_reuse_must_be_one_of_this_buffers():
             buffer.sample(4, out=wrong)
 
 
-@pytest.mark.parametrize("duplicate", [pickle.dumps, copy.deepcopy, copy.copy])
-def test_a_buffer_cannot_be_copied_and_says_what_can(duplicate):
-    with pytest.raises(UnsupportedError, match="cannot be pickled or copied yet; rows"):
-        duplicate(filled(3))
+@pytest.mark.parametrize(
+    "duplicate",
+    [lambda buffer: pickle.loads(pickle.dumps(buffer)), copy.deepcopy, copy.copy],
+    ids=["pickle", "deepcopy", "copy"],
+)
+def test_a_copy_goes_on_as_the_original_does_and_leaves_it_alone(duplicate):
+    buffer = filled(15, seed=3, sampler=Proportional(), n_step=2)
+    buffer.update_priorities(buffer.live_ids()[:3], [1.0, 5.0, 2.0])
+    buffer.sample(4)
+    twin = duplicate(buffer)
+    twin.check()
+    assert repr(twin) == repr(buffer)
+    before = buffer.all()
+    for one in (twin, buffer):
+        one.add(obs=9.0, action=9, reward=9.0, next_obs=9.0, terminated=True, truncated=False)
+        if one is twin:
+            assert torch.equal(buffer.all().reward, before.reward)
+    assert torch.equal(twin.sample(20).ids, buffer.sample(20).ids)
+    assert torch.equal(twin.all().reward, buffer.all().reward)
+    assert torch.equal(twin.priorities(twin.live_ids()), buffer.priorities(buffer.live_ids()))
 
 
 def test_a_reused_batch_shows_the_new_draw_through_the_same_tensors():

@@ -1,0 +1,68 @@
+"""What a buffer is made with, as JSON: names and numbers, nothing that runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from relive.errors import ConfigError, CorruptError
+from relive.fields import Field
+from relive.sampling import Proportional, RankBased, Recent, Uniform
+from relive.schedules import Linear
+
+KINDS: dict[str, Any] = {
+    kind.__name__: kind for kind in (Uniform, Proportional, RankBased, Recent, Linear)
+}
+FIELD = "Field"
+
+
+def describe(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a buffer as JSON."""
+    return {name: _plain(value) for name, value in settings.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Field):
+        store = value.store and str(value.store).removeprefix("torch.")
+        dtype = str(value.dtype).removeprefix("torch.")
+        return {"kind": FIELD, "shape": list(value.shape), "dtype": dtype, "store": store}
+    if type(value).__name__ in KINDS:
+        named = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"kind": type(value).__name__, **named}
+    if isinstance(value, dict):
+        return {"kind": "dict", "entries": [[key, _plain(part)] for key, part in value.items()]}
+    return value
+
+
+def undescribe(plain: dict[str, Any]) -> dict[str, Any]:
+    """The settings again.
+
+    Raises:
+        CorruptError: this is not what `describe` gave.
+    """
+    try:
+        return {name: _value(part) for name, part in plain.items()}
+    except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
+        raise CorruptError(f"the settings of the buffer are damaged: {error}") from None
+
+
+def _value(plain: Any) -> Any:
+    if not isinstance(plain, dict):
+        return plain
+    named = dict(plain)
+    kind = named.pop("kind")
+    if kind == "dict":
+        return {key: _value(part) for key, part in named["entries"]}
+    if kind == FIELD:
+        store = named["store"] and _dtype(named["store"])
+        return Field(tuple(named["shape"]), _dtype(named["dtype"]), store)
+    return KINDS[kind](**{name: _value(part) for name, part in named.items()})
+
+
+def _dtype(name: str) -> torch.dtype:
+    dtype = getattr(torch, name)
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(f"{name} is no dtype")
+    return dtype

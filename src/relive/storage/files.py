@@ -1,0 +1,129 @@
+"""Arrays in files that are whole or not there: written beside, checksummed, then renamed."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from relive.errors import CorruptError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from torch import Tensor
+
+CHUNK = 1 << 23  # bytes written, read and summed at a time
+CHECKSUM = "crc32"
+
+
+class Stored(NamedTuple):
+    """A file of bytes, and what is known of it."""
+
+    file: str
+    nbytes: int
+    crc32: int
+
+
+def bytes_of(tensor: Tensor) -> memoryview:
+    """The memory of a contiguous CPU tensor."""
+    return tensor.reshape(-1).view(torch.uint8).numpy().data
+
+
+def write_bytes(folder: Path, name: str, parts: Iterable[memoryview]) -> Stored:
+    """Write parts one after the other into a new file, down to the disk."""
+    crc = nbytes = 0
+    with (folder / name).open("wb") as file:
+        for part in parts:
+            for start in range(0, len(part), CHUNK):
+                chunk = part[start : start + CHUNK]
+                crc = zlib.crc32(chunk, crc)
+                nbytes += file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+    return Stored(name, nbytes, crc)
+
+
+def read_bytes(folder: Path, stored: Stored, parts: Iterable[memoryview]) -> None:
+    """Read a file into parts of memory that have its size together.
+
+    Raises:
+        CorruptError: the file is missing, cut, longer, or has changed.
+    """
+    crc = 0
+    try:
+        with (folder / stored.file).open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != stored.nbytes:
+                raise CorruptError(
+                    f"{stored.file} has {size} bytes, expected {stored.nbytes}: it is cut or not "
+                    "of this save"
+                )
+            for part in parts:
+                for chunk in _chunks(part):
+                    if file.readinto(chunk) != len(chunk):
+                        raise CorruptError(f"{stored.file} ends early")
+                    crc = zlib.crc32(chunk, crc)
+    except OSError as error:
+        raise CorruptError(f"{stored.file} cannot be read: {error}") from None
+    if crc != stored.crc32:
+        raise CorruptError(f"{stored.file} has changed since it was saved: its checksum differs")
+
+
+def _chunks(part: memoryview) -> Iterator[memoryview]:
+    for start in range(0, len(part), CHUNK):
+        yield part[start : start + CHUNK]
+
+
+def write_manifest(folder: Path, name: str, content: dict[str, Any]) -> None:
+    """Put a JSON file in place in one step: until then the one before it counts."""
+    text = json.dumps({**content, CHECKSUM: _checksum(content)}, indent=1)
+    part = folder / f"{name}.part"
+    with part.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(folder / name)
+    sync_folder(folder)
+
+
+def read_manifest(folder: Path, name: str) -> dict[str, Any]:
+    """What `write_manifest` wrote.
+
+    Raises:
+        InputError: there is no such file.
+        CorruptError: it is no JSON, or its checksum differs.
+    """
+    try:
+        text = (folder / name).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{folder} holds no saved buffer: there is no {name}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CorruptError(f"{name} cannot be read: {error}") from None
+    try:
+        content = json.loads(text)
+        expected = content.pop(CHECKSUM)
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        raise CorruptError(f"{name} is damaged: it is not what save() wrote") from None
+    if expected != _checksum(content):
+        raise CorruptError(f"{name} has changed since it was saved: its checksum differs")
+    found: dict[str, Any] = content
+    return found
+
+
+def _checksum(content: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(content, sort_keys=True).encode())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make sure that names are on the disk, where the system can."""
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
