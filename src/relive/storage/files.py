@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ import torch
 from relive.errors import CorruptError, InputError
 
 if TYPE_CHECKING:
+    import io
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
@@ -37,15 +39,21 @@ def bytes_of(tensor: Tensor) -> memoryview:
 def write_bytes(folder: Path, name: str, parts: Iterable[memoryview]) -> Stored:
     """Write parts one after the other into a new file, down to the disk."""
     crc = nbytes = 0
-    with (folder / name).open("wb") as file:
+    with (folder / name).open("wb", buffering=0) as file, ThreadPoolExecutor(1) as other:
         for part in parts:
-            for start in range(0, len(part), CHUNK):
-                chunk = part[start : start + CHUNK]
-                crc = zlib.crc32(chunk, crc)
-                nbytes += file.write(chunk)
-        file.flush()
+            for chunk in _chunks(part):  # summed in one thread while it is written in another
+                summed = other.submit(zlib.crc32, chunk, crc)
+                write_all(file, chunk)
+                nbytes += len(chunk)
+                crc = summed.result()
         os.fsync(file.fileno())
     return Stored(name, nbytes, crc)
+
+
+def write_all(file: io.RawIOBase, chunk: memoryview) -> None:
+    """Write a chunk whole; the system may take less at a time."""
+    while len(chunk):
+        chunk = chunk[file.write(chunk) or 0 :]
 
 
 def read_bytes(folder: Path, stored: Stored, parts: Iterable[memoryview]) -> None:

@@ -80,12 +80,13 @@ def save(
         segments = [s for s in before["segments"] if s["stop"] > oldest]
         start = max(oldest, before["stop"])
     if stop > start:
-        runs = [bytes_of(run) for run in _runs(state, start, stop)]
+        runs = [bytes_of(state.rows[run]) for run in _slots(state, start, stop)]
         stored = write_bytes(folder, f"rows-{number}.bin", runs)
         segments = [*segments, {**stored._asdict(), "start": start, "stop": stop}]
     changed = _changed(state, before)
     arrays = _arrays(state, changed)
-    stored = write_bytes(folder, f"state-{number}.bin", map(bytes_of, arrays.values()))
+    parts = (bytes_of(part) for array in arrays.values() for part in array)
+    stored = write_bytes(folder, f"state-{number}.bin", parts)
     manifest = {
         "format": FORMAT,
         "settings": settings,
@@ -97,8 +98,11 @@ def save(
         "segments": segments,
         "state": stored._asdict(),
         "arrays": {
-            name: [str(array.dtype).removeprefix("torch."), list(array.shape)]
-            for name, array in arrays.items()
+            name: [
+                str(parts[0].dtype).removeprefix("torch."),
+                [sum(map(len, parts)), *parts[0].shape[1:]],
+            ]
+            for name, parts in arrays.items()
         },
     }
     write_manifest(folder, MANIFEST, manifest)
@@ -119,33 +123,36 @@ def _changed(state: State, before: dict[str, Any] | None) -> list[int]:
     return sorted(row for row in candidates if oldest <= row < before["stop"])
 
 
-def _arrays(state: State, changed: list[int]) -> dict[str, Tensor]:
-    """All that is saved besides new rows of the ring, by name."""
-    slots = slots_of(state, held_ids(state))
+def _arrays(state: State, changed: list[int]) -> dict[str, list[Tensor]]:
+    """All that is saved besides new rows of the ring, by name; each in one or more parts."""
     ids = torch.tensor(changed, dtype=torch.int64)
+    pinned, held = state.word(w.DEMO_COUNT), num_demonstrations(state)
     arrays = {
-        "words": state.words[w.FIRST_SAVED :].clone(),
-        "sweep_length": state.words[w.SWEEP_LENGTH : w.SWEEP_LENGTH + 1].clone(),
-        "lanes": state.lanes,
-        "pending": state.pending,
-        "demonstrations": state.rows[: num_demonstrations(state)],
-        "changed_ids": ids,
-        "changed_rows": state.rows[slots_of(state, ids)],
-        "age_counts": state.age_counts,
-        "reuse_counts": state.reuse_counts,
+        "words": [state.words[w.FIRST_SAVED :]],
+        "sweep_length": [state.words[w.SWEEP_LENGTH : w.SWEEP_LENGTH + 1]],
+        "lanes": [state.lanes],
+        "pending": [state.pending],
+        "demonstrations": [state.rows[:held]],
+        "changed_ids": [ids],
+        "changed_rows": [state.rows[slots_of(state, ids)]],
+        "age_counts": [state.age_counts],
+        "reuse_counts": [state.reuse_counts],
     }
     for name in ("leaves", "errors", "uses"):
         values = getattr(state, name)
-        arrays[name] = values[slots] if len(values) else values
+        arrays[name] = [values[:0]]
+        if len(values):  # in the order of ids
+            runs = (values[run] for run in _slots(state, *ring_range(state)))
+            arrays[name] = [values[:pinned], *runs, values[pinned:held]]
     return arrays
 
 
-def _runs(state: State, start: int, stop: int) -> Iterator[Tensor]:
-    """The rows of the ring with ids in a range, oldest first, as runs of slots."""
+def _slots(state: State, start: int, stop: int) -> Iterator[slice]:
+    """The slots of ring ids in a range, oldest first, in runs."""
     while start < stop:
         slot = int(slots_of(state, torch.tensor([start]))[0])
         count = min(stop - start, state.word(w.CAPACITY) - slot)
-        yield state.rows[slot : slot + count]
+        yield slice(slot, slot + count)
         start += count
 
 
@@ -212,25 +219,33 @@ def load(state: State, operations: Operations, folder: Path, manifest: dict[str,
         read_bytes(folder, stored, _targets(state, segment["start"], segment["stop"]))
     held = arrays["changed_ids"] >= oldest
     state.rows[slots_of(state, arrays["changed_ids"][held])] = arrays["changed_rows"][held]
-    slots = slots_of(state, held_ids(state))
-    for name in ("errors", "uses"):
+    for name in ("leaves", "errors", "uses"):
         if len(getattr(state, name)):
-            getattr(state, name)[slots] = _newest(arrays[name], state, len(slots))
-    if len(state.leaves) and len(slots):
-        leaves = _newest(arrays["leaves"], state, len(slots))
-        if same_size:
-            state.leaves[slots] = leaves
-            operations.rebuild(state)
-        else:
-            state.words[w.TOTAL] = 0
-            operations.set_leaves(state, slots, leaves)
+            _spread(state, getattr(state, name), arrays[name])
+    if not len(state.leaves):
+        return
+    if same_size:
+        operations.rebuild(state)  # at the scale that was saved
+    else:
+        slots = slots_of(state, held_ids(state))
+        leaves = state.leaves[slots]
+        state.leaves.zero_()
+        state.words[w.TOTAL] = 0
+        operations.set_leaves(state, slots, leaves)
 
 
-def _newest(values: Tensor, state: State, count: int) -> Tensor:
-    """Values of rows by id, without those of ring rows that have been left out."""
-    pinned = state.word(w.DEMO_COUNT)
-    dropped = len(values) - count
-    return torch.cat([values[:pinned], values[pinned + dropped :]])
+def _spread(state: State, target: Tensor, values: Tensor) -> None:
+    """Put values of rows, in the order of ids, into their slots; the oldest may be left out."""
+    pinned, held = state.word(w.DEMO_COUNT), num_demonstrations(state)
+    oldest, stop = ring_range(state)
+    first_added = len(values) - (held - pinned)
+    target[:pinned] = values[:pinned]
+    target[pinned:held] = values[first_added:]
+    first = first_added - (stop - oldest)
+    for run in _slots(state, oldest, stop):
+        count = run.stop - run.start
+        target[run] = values[first : first + count]
+        first += count
 
 
 def _targets(state: State, start: int, stop: int) -> Iterator[memoryview]:
@@ -242,4 +257,5 @@ def _targets(state: State, start: int, stop: int) -> Iterator[memoryview]:
         count = min(len(scratch), min(stop, oldest) - start)
         yield bytes_of(scratch[:count])
         start += count
-    yield from map(bytes_of, _runs(state, start, stop))
+    for run in _slots(state, start, stop):
+        yield bytes_of(state.rows[run])
