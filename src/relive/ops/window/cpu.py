@@ -226,7 +226,7 @@ def find_parts(
                 shares[DEMONSTRATIONS] = schedule(words, reals, w.DEMO_SHARE_START)
                 shares[ONLINE] = 1.0 - shares[DEMONSTRATIONS]
                 wanted = carry + np.float64(batch_size) * shares[DEMONSTRATIONS]
-                count = np.int64(np.floor(wanted))
+                count = min(np.int64(np.floor(wanted)), batch_size)  # the sum may round up
                 parts[DEMONSTRATIONS, COUNT] = count
                 parts[ONLINE, COUNT] = batch_size - count
                 return 2, wanted - np.float64(count)

@@ -134,7 +134,7 @@ def parts(state: State, batch_size: int, ids: tuple[int, int] | None) -> tuple[l
         return _drawable(state, [Part(pool, everywhere, 1.0)]), carry
     share = _schedule(state, w.DEMO_SHARE_START)
     wanted_count = carry + batch_size * share
-    count = math.floor(wanted_count)
+    count = min(math.floor(wanted_count), batch_size)  # the sum may round up
     both = [
         Part(demonstrations, spread(count, batch_size), share),
         Part(online, [p for p in everywhere if p not in set(spread(count, batch_size))], 1 - share),
