@@ -44,6 +44,7 @@ def initialise(
     words[w.TRUNCATED_OFFSET] = row.columns["truncated"].offset
     words[w.NUM_LEAVES] = len(state.leaves)
     words[w.SWEEP_LENGTH] = 1
+    words[w.ADDED_FIRST_ID] = w.FIRST_ADDED_ID
     if len(state.leaves):
         sizes = level_sizes(capacity)
         words[w.NUM_LEVELS] = len(sizes)
@@ -64,6 +65,7 @@ def clear(state: State) -> None:
     """Forget rows, demonstrations, waiting steps and the largest leaf; all else goes on."""
     words = state.words
     words[w.BASE_ID] = words[w.NEXT_ID]
+    words[w.ADDED_FIRST_ID] += words[w.DEMO_ADDED]
     words[[w.RING_START, w.DEMO_FIRST_ID, w.DEMO_COUNT, w.DEMO_ADDED]] = 0
     words[w.RING_CAPACITY] = words[w.CAPACITY]
     words[w.TOTAL] = 0
@@ -113,7 +115,7 @@ def are_held(state: State, ids: Tensor) -> Tensor:
     """Whether there is a row with each id: int64 [B] -> bool [B]."""
     oldest, stop = ring_range(state)
     pinned = ids - state.words[w.DEMO_FIRST_ID]
-    added = ids - w.FIRST_ADDED_ID
+    added = ids - state.words[w.ADDED_FIRST_ID]
     return (
         ((ids >= oldest) & (ids < stop))
         | ((pinned >= 0) & (pinned < state.words[w.DEMO_COUNT]))
@@ -123,7 +125,7 @@ def are_held(state: State, ids: Tensor) -> Tensor:
 
 def rows_in(state: State, start: int, stop: int) -> int:
     """Rows held whose ids lie in [start, stop)."""
-    pinned, added = state.word(w.DEMO_FIRST_ID), w.FIRST_ADDED_ID
+    pinned, added = state.word(w.DEMO_FIRST_ID), state.word(w.ADDED_FIRST_ID)
     return (
         _overlap((start, stop), ring_range(state))
         + _overlap((start, stop), (pinned, pinned + state.word(w.DEMO_COUNT)))

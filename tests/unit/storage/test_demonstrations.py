@@ -104,7 +104,48 @@ def test_rows_of_several_environments_and_steps_are_pinned(kernels: str) -> None
         buffer.extend(**rows(range(10 + 9 * env, 19 + 9 * env)), env=env)
     assert len(buffer) == 20
     assert buffer.rows(range(8)).reward.tolist() == [3, 6, 8, 8, 48, 96, 128, 128]
-    assert buffer.rows([17, 18, 25]).reward.tolist() == [3 * 2.0**t for t in (19, 20, 27)]
+    assert buffer.rows([17, 18, 25]).reward.tolist() == [3 * 2.0**19, 3 * 2.0**20, 2.0**27]
+    buffer.check()
+
+
+# Ids of copies are never given out twice
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_ids_of_copies_go_on_after_a_clear(kernels: str, sampler: Any) -> None:
+    buffer = buffer_of(kernels, 2, 2, reserve=2, sampler=sampler)
+    assert buffer.pin([0, 2]).tolist() == [ADDED, ADDED + 1]
+    buffer.clear()
+    write(buffer, [7, 8])
+    buffer.pin_demonstrations(2, reserve=2)
+    assert buffer.pin([4]).tolist() == [ADDED + 2]
+    assert buffer.live_ids().tolist() == [4, 5, ADDED + 2]
+    assert buffer.rows([ADDED + 2]).obs.tolist() == [7]
+    with pytest.raises(InputError, match="the ids held are"):
+        buffer.rows([ADDED])
+    assert set(buffer.sample(50).ids.tolist()) == {4, 5, ADDED + 2}
+    assert set(buffer.sample_range(50, ADDED, 2**63 - 1).ids.tolist()) == {ADDED + 2}
+    buffer.check()
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS[1:])
+def test_a_late_priority_of_a_copy_that_was_cleared_is_skipped_and_counted(
+    kernels: str, sampler: Any
+) -> None:
+    buffer = buffer_of(kernels, 2, 2, reserve=2, sampler=sampler)
+    late = buffer.pin([0, 2])
+    buffer.clear()
+    buffer.update_priorities(late, [5.0, 5.0])
+    assert buffer.stats()["stale_updates"] == 2
+    write(buffer, [7])
+    buffer.pin_demonstrations(1, reserve=2)
+    new = buffer.pin([4])
+    before = buffer.priorities(new)
+    buffer.update_priorities(late, [5.0, 5.0])
+    assert torch.equal(buffer.priorities(new), before)
+    assert buffer.stats()["stale_updates"] == 4
+    with pytest.raises(InputError, match="ids given out so far"):
+        buffer.update_priorities([ADDED + 3], [5.0])
     buffer.check()
 
 
