@@ -91,7 +91,8 @@ def known_ids(state: State, ids: Any) -> Tensor:
         given = as_tensor(ids).to(state.words.device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"ids: not an array of integers: {error}") from None
-    if given.ndim != 1 or len(given) == 0 or given.is_floating_point() or given.dtype == torch.bool:
+    is_whole = not (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool)
+    if given.ndim != 1 or len(given) == 0 or not is_whole:
         raise InputError(
             f"ids: given {given.dtype} of shape {tuple(given.shape)}, "
             "expected integers of shape [B]"
