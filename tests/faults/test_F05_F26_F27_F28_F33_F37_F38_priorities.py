@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from relive import InputError
+from relive import InputError, Proportional, RankBased, Recent, ReplayBuffer
 from relive.ops import words as w
-from tests.faults.tagged import drawn, leaves, prioritized, root, rows, share, write
+from tests.faults.tagged import FIELDS, drawn, leaves, prioritized, root, rows, share, write
 
 
 def test_F05_a_late_priority_for_an_overwritten_row_is_skipped_and_counted(kernels: str) -> None:
@@ -144,6 +144,30 @@ def test_F33_sampling_leaves_no_marks(kernels: str) -> None:
     for _ in range(1000 if kernels == "cpu" else 50):
         buffer.sample(32)
     for name in ("rows", "pending", "lanes", "leaves", "sums", "mins", "maxs"):
+        assert torch.equal(before[name], getattr(state, name)), name
+    assert before["words"][w.TOTAL] == state.words[w.TOTAL]
+
+
+@pytest.mark.parametrize("fraction", [0.3, None])
+@pytest.mark.parametrize("sampler", [Proportional(uniform_share=0.2), RankBased(resort_every=1)])
+def test_F33_neither_windows_nor_demonstrations_nor_ranges_leave_marks(
+    kernels: str, sampler: Proportional | RankBased, fraction: float | None
+) -> None:
+    window = Recent(eta=0.99, c_min=2, updates=5)
+    buffer = ReplayBuffer(
+        10, FIELDS, sampler=sampler, window=window, demo_fraction=fraction, kernels=kernels
+    )
+    write(buffer, range(3))
+    buffer.pin_demonstrations(3, reserve=1)
+    buffer.pin([1])
+    write(buffer, range(3, 25))
+    buffer.update_priorities(buffer.live_ids(), np.arange(10) / 3)
+    state = buffer._state
+    before = {name: tensor.clone() for name, tensor in state.tensors().items()}
+    for _ in range(1000 if kernels == "cpu" else 20):
+        buffer.sample(32)
+        buffer.sample_range(8, 1, 24)
+    for name in ("rows", "pending", "lanes", "leaves", "errors", "sums", "mins", "maxs"):
         assert torch.equal(before[name], getattr(state, name)), name
     assert before["words"][w.TOTAL] == state.words[w.TOTAL]
 

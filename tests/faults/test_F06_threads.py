@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from relive import Field, Proportional, ReplayBuffer
+from relive import Field, Proportional, Recent, ReplayBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,6 +193,46 @@ def test_F06_two_writers_and_two_readers_tear_no_row_and_lose_no_count(
     assert all(part.rows for part in readers)
 
 
+def test_F06_rows_are_whole_while_others_pin_them_draw_ranges_and_copy_the_buffer() -> None:
+    buffer = ReplayBuffer(200, FIELDS, sampler=Proportional(), window=Recent(50))
+    buffer.extend(**numbered(0, 20))
+    buffer.pin_demonstrations(20, reserve=100)
+    buffer.extend(**numbered(20, 30))
+
+    def write(k: int) -> None:
+        buffer.extend(**numbered(50 + 7 * k, 7))
+
+    actions: list[tuple[int, Callable[[int], Any]]] = [
+        (300, write),
+        (100, lambda _: buffer.rows(buffer.pin([0]))),
+        (300, lambda _: buffer.sample_range(32, 10, 2**63 - 1)),
+        (300, lambda _: buffer.sample(16)),
+        (20, lambda _: buffer.grown(300).all()),
+    ]
+    wrong = []
+
+    def repeat(times: int, action: Callable[[int], Any]) -> None:
+        for k in range(times):
+            batch = action(k)
+            if batch is not None and not is_whole(batch):
+                wrong.append(batch)
+
+    threads = [threading.Thread(target=repeat, args=action) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert buffer.stats()["demonstrations"] == 120
+    assert buffer.stats()["added"] == 50 + 7 * 300
+    buffer.check()
+
+
+def is_whole(batch: Batch) -> bool:
+    number = batch.reward
+    return bool((batch.obs == number[:, None]).all()) and torch.equal(batch.action.float(), number)
+
+
 class Recorder:
     """A lock that counts how often it was taken."""
 
@@ -212,7 +252,14 @@ CALLS: dict[str, Callable[[ReplayBuffer], Any]] = {
     "extend": lambda b: b.extend(**numbered(0, 2)),
     "end_episode": lambda b: b.end_episode(),
     "sample": lambda b: b.sample(2),
+    "sample_range": lambda b: b.sample_range(2, 0, 3),
     "rows": lambda b: b.rows([0]),
+    "all": lambda b: b.all(),
+    "split": lambda b: b.split(0.5),
+    "pin_demonstrations": lambda b: b.pin_demonstrations(4, reserve=1),
+    "pin": lambda b: (b.pin_demonstrations(4, reserve=1), b.pin([0])),
+    "grown": lambda b: b.grown(20),
+    "start_sweep": lambda b: b.start_sweep(3),
     "live_ids": lambda b: b.live_ids(),
     "update_priorities": lambda b: b.update_priorities([0], [1.0]),
     "priorities": lambda b: b.priorities([0]),
@@ -228,7 +275,8 @@ CALLS: dict[str, Callable[[ReplayBuffer], Any]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_F06_every_call_that_reads_or_writes_the_state_holds_the_lock(name: str) -> None:
-    buffer = ReplayBuffer(10, FIELDS, sampler=Proportional())
+    window = Recent(eta=0.996)
+    buffer = ReplayBuffer(10, FIELDS, sampler=Proportional(), window=window)
     buffer.extend(**numbered(0, 4))
     buffer._lock = Recorder()
     CALLS[name](buffer)

@@ -188,6 +188,22 @@ def test_F50_nothing_old_is_left_after_a_clear(kernels: str) -> None:
     buffer.check()
 
 
+def test_F50_no_demonstration_is_left_after_a_clear(kernels: str) -> None:
+    buffer = write(prioritized(4, kernels), [0])
+    buffer.pin_demonstrations(1, reserve=1)
+    buffer.pin([0])
+    write(buffer, [1, 2])
+    buffer.update_priorities(buffer.live_ids(), [100.0] * 4)
+    buffer.clear()
+    write(buffer, [3])
+    assert (len(buffer), buffer.stats()["demonstrations"]) == (1, 0)
+    assert leaves(buffer) == [1]
+    assert share(buffer, 3) == 1
+    write(buffer, range(4, 8))
+    assert by_slot(buffer) == [7, 4, 5, 6]
+    buffer.check()
+
+
 def test_F50_ids_draws_and_progress_go_on_after_a_clear(kernels: str) -> None:
     buffer, other = (write(prioritized(4, kernels, stratified=False), range(6)) for _ in range(2))
     first = buffer.sample(16).ids.tolist()

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from relive import Proportional, ReplayBuffer
+from relive import Proportional, RankBased, Recent, ReplayBuffer
 from relive.ops import words as w
 from relive.ops.sample import reference as sampling
 from relive.ops.tree import reference as tree
 from tests.equivalence import compiled
-from tests.faults.tagged import BYTES, drawn, prioritized, root, rows, uniform, write
+from tests.faults.tagged import BYTES, FIELDS, drawn, prioritized, root, rows, uniform, write
 from tests.statistics.chi_square import FALSE_ALARM, draw_counts, p_value
 
 
@@ -124,6 +124,22 @@ def test_F19_any_capacity_draws_in_proportion(capacity: int, stratified: bool) -
     assert capacity == 1 or p_value(np.array(observed), np.array(expected)) > FALSE_ALARM
 
 
+@pytest.mark.parametrize("capacity", [1, 2, 3, 5, 6, 7, 9, 17, 130])
+def test_F19_any_range_of_any_capacity_draws_exactly_in_proportion(
+    kernels: str, capacity: int
+) -> None:
+    buffer = filled(capacity, capacity + capacity // 3, kernels)
+    ids = buffer.live_ids()
+    leaves = torch.arange(capacity) % 5 + 1
+    buffer.update_priorities(ids, leaves)
+    for start in range(0, capacity, 1 + capacity // 4):
+        for stop in range(start + 1, capacity + 1, 1 + capacity // 4):
+            total = int(leaves[start:stop].sum())  # each stratum is one unit of a leaf
+            drawn_ids = buffer.sample_range(total, int(ids[start]), int(ids[stop - 1]) + 1).ids
+            counts = (drawn_ids - ids[0]).bincount(minlength=capacity)
+            assert counts[start:stop].tolist() == leaves[start:stop].tolist()
+
+
 @pytest.mark.parametrize("capacity", [1, 2, 4096, 65_536])
 def test_F20_a_buffer_that_is_exactly_full(capacity: int) -> None:
     buffer = filled(capacity, capacity, alpha=0.4)
@@ -135,7 +151,15 @@ def test_F20_a_buffer_that_is_exactly_full(capacity: int) -> None:
     buffer.check()
 
 
-@pytest.mark.parametrize("make", [uniform, prioritized])
+def by_rank(capacity: int, kernels: str) -> ReplayBuffer:
+    return ReplayBuffer(capacity, FIELDS, sampler=RankBased(), kernels=kernels)
+
+
+def recent(capacity: int, kernels: str) -> ReplayBuffer:
+    return uniform(capacity, kernels, window=Recent(eta=0.996, c_min=10, updates=1000))
+
+
+@pytest.mark.parametrize("make", [uniform, prioritized, by_rank, recent])
 def test_F21_the_newest_row_is_drawn_as_often_as_the_others(kernels: str, make: object) -> None:
     buffer = make(10, kernels)
     write(buffer, [0])

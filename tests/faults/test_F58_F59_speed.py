@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from relive import Proportional, ReplayBuffer, Uniform
+from relive import Proportional, RankBased, Recent, ReplayBuffer, Uniform
 from relive.ops import words as w
 from tests.faults.tagged import BYTES
 
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from relive.sampling import Sampler
 
 
-def filled(capacity: int, rows: int, sampler: Sampler, n_step: int = 1) -> ReplayBuffer:
-    buffer = ReplayBuffer(capacity, BYTES, sampler=sampler, n_step=n_step)
+def filled(
+    capacity: int, rows: int, sampler: Sampler, n_step: int = 1, window: Recent | None = None
+) -> ReplayBuffer:
+    buffer = ReplayBuffer(capacity, BYTES, sampler=sampler, n_step=n_step, window=window)
     state = buffer._state
     state.words[w.NEXT_ID] = rows  # as if written
     if buffer.prioritized:
@@ -44,17 +46,26 @@ def shortest(action: Callable[[], object], runs: int = 400) -> float:
 
 
 @pytest.mark.parametrize(
-    ("sampler", "n_step"), [(Uniform(), 1), (Uniform(), 3), (Proportional(), 1)], ids=str
+    ("sampler", "n_step", "window"),
+    [
+        (Uniform(), 1, None),
+        (Uniform(), 3, None),
+        (Uniform(), 1, Recent(eta=0.996)),
+        (Proportional(), 1, None),
+        (Proportional(), 1, Recent(eta=0.996)),
+        (RankBased(), 1, None),
+    ],
+    ids=str,
 )
 def test_F58_the_time_of_a_batch_does_not_follow_the_capacity(
-    sampler: Sampler, n_step: int
+    sampler: Sampler, n_step: int, window: Recent | None
 ) -> None:
     # The entry allows a factor of 3 from 10^4 to 10^7. Caches alone may cost more than that where a
     # batch takes 7 us, so here it is 3 for each power of ten; a scan would take 10.
     times = {}
     for part in (100, 1):
         for capacity in (10_000, 100_000, 1_000_000, 10_000_000):
-            buffer = filled(capacity, capacity // part, sampler, n_step)
+            buffer = filled(capacity, capacity // part, sampler, n_step, window)
             out = buffer.empty_batch(256)
             times[part, capacity] = shortest(lambda b=buffer, o=out: b.sample(256, out=o))
             smaller = times.get((part, capacity // 10), math.inf)

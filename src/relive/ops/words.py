@@ -58,6 +58,7 @@ DEMO_COUNT = 67  # rows pinned at once: slots 0..DEMO_COUNT - 1
 DEMO_ADDED = 68  # rows pinned one by one later, in the slots behind
 SWEEP = 69  # training samples since the sweep of ERE began
 UPDATES = 70  # calls of update since the last sort by rank
+ADDED_FIRST_ID = 71  # id of the first of DEMO_ADDED; moves when the buffer is cleared
 
 # Counters of what was repaired, skipped or dropped.
 SAMPLES = 72

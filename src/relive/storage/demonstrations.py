@@ -89,9 +89,8 @@ def pin_copies(state: State, operations: Operations, ids: Tensor) -> Tensor:
         state.uses[slots] = 0
     if len(state.errors):
         state.errors[slots] = state.errors[source]
-    new_ids = (
-        w.FIRST_ADDED_ID + state.word(w.DEMO_ADDED) + torch.arange(len(ids), device=ids.device)
-    )
+    newest = state.word(w.ADDED_FIRST_ID) + state.word(w.DEMO_ADDED)
+    new_ids = newest + torch.arange(len(ids), device=ids.device)
     state.words[w.DEMO_ADDED] += len(ids)
     if len(state.leaves):
         operations.set_leaves(state, slots, state.leaves[source])

@@ -44,6 +44,7 @@ def initialise(
     words[w.TRUNCATED_OFFSET] = row.columns["truncated"].offset
     words[w.NUM_LEAVES] = len(state.leaves)
     words[w.SWEEP_LENGTH] = 1
+    words[w.ADDED_FIRST_ID] = w.FIRST_ADDED_ID
     if len(state.leaves):
         sizes = level_sizes(capacity)
         words[w.NUM_LEVELS] = len(sizes)
@@ -69,6 +70,7 @@ def clear(state: State) -> None:
     """Forget rows, demonstrations, waiting steps and the largest leaf; all else goes on."""
     words = state.words
     words[w.BASE_ID] = words[w.NEXT_ID]
+    words[w.ADDED_FIRST_ID] += words[w.DEMO_ADDED]
     words[[w.RING_START, w.DEMO_FIRST_ID, w.DEMO_COUNT, w.DEMO_ADDED]] = 0
     words[w.RING_CAPACITY] = words[w.CAPACITY]
     words[w.TOTAL] = 0
@@ -94,7 +96,8 @@ def known_ids(state: State, ids: Any) -> Tensor:
         given = as_tensor(ids).to(state.words.device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"ids: not an array of integers: {error}") from None
-    if given.ndim != 1 or len(given) == 0 or given.is_floating_point() or given.dtype == torch.bool:
+    is_whole = not (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool)
+    if given.ndim != 1 or len(given) == 0 or not is_whole:
         raise InputError(
             f"ids: given {given.dtype} of shape {tuple(given.shape)}, "
             "expected integers of shape [B]"
@@ -118,7 +121,7 @@ def are_held(state: State, ids: Tensor) -> Tensor:
     """Whether there is a row with each id: int64 [B] -> bool [B]."""
     oldest, stop = ring_range(state)
     pinned = ids - state.words[w.DEMO_FIRST_ID]
-    added = ids - w.FIRST_ADDED_ID
+    added = ids - state.words[w.ADDED_FIRST_ID]
     return (
         ((ids >= oldest) & (ids < stop))
         | ((pinned >= 0) & (pinned < state.words[w.DEMO_COUNT]))
@@ -128,7 +131,7 @@ def are_held(state: State, ids: Tensor) -> Tensor:
 
 def rows_in(state: State, start: int, stop: int) -> int:
     """Rows held whose ids lie in [start, stop)."""
-    pinned, added = state.word(w.DEMO_FIRST_ID), w.FIRST_ADDED_ID
+    pinned, added = state.word(w.DEMO_FIRST_ID), state.word(w.ADDED_FIRST_ID)
     return (
         _overlap((start, stop), ring_range(state))
         + _overlap((start, stop), (pinned, pinned + state.word(w.DEMO_COUNT)))

@@ -48,10 +48,10 @@ def is_good(value: Any, as_leaf: Any, ranked: Any) -> Any:
 def refusal(words: Any, ids: Any, values: Any, as_leaves: Any) -> Any:
     """Why the call must be refused, before anything has changed."""
     next_id = words[w.NEXT_ID]
-    added = words[w.DEMO_ADDED]
+    added_stop = words[w.ADDED_FIRST_ID] + words[w.DEMO_ADDED]
     unknown = np.int64(0)
     for i in range(ids.shape[0]):
-        is_added = (ids[i] >= w.FIRST_ADDED_ID) & (ids[i] - w.FIRST_ADDED_ID < added)
+        is_added = (ids[i] >= w.FIRST_ADDED_ID) & (ids[i] < added_stop)
         unknown |= np.int64(ids[i] < 0) | np.int64((ids[i] >= next_id) & (not is_added))
     if unknown:
         return w.UNKNOWN_ID
@@ -68,6 +68,7 @@ def find_live_slots(words: Any, ids: Any, slots: Any) -> None:
     first = words[w.DEMO_FIRST_ID]
     stop = first + words[w.DEMO_COUNT]
     oldest = oldest_of_ring(words)
+    oldest_added = words[w.ADDED_FIRST_ID]
     leaves = words[w.LEAVES]
     sums = words[w.SUMS]
     mins = words[w.MINS]
@@ -76,7 +77,8 @@ def find_live_slots(words: Any, ids: Any, slots: Any) -> None:
     stale = np.int64(0)
     for i in range(ids.shape[0]):
         is_pinned = (first <= ids[i]) & (ids[i] < stop)
-        if ids[i] < oldest and not is_pinned:
+        is_cleared = (ids[i] >= w.FIRST_ADDED_ID) & (ids[i] < oldest_added)
+        if is_cleared or (ids[i] < oldest and not is_pinned):
             slots[i] = STALE
             stale += 1
         else:

@@ -41,7 +41,8 @@ def update(state: State, ids: Tensor, values: Tensor, *, as_leaves: bool) -> int
     """
     row_ids, ranked = ids.tolist(), state.word(w.WEIGHTING) == w.RANKED
     held = set(held_ids(state).tolist())
-    if any(not (0 <= row_id < state.word(w.NEXT_ID) or row_id in held) for row_id in row_ids):
+    added = range(w.FIRST_ADDED_ID, state.word(w.ADDED_FIRST_ID) + state.word(w.DEMO_ADDED))
+    if any(not (0 <= row_id < state.word(w.NEXT_ID) or row_id in added) for row_id in row_ids):
         return w.UNKNOWN_ID
     bad = [not _is_good(value, as_leaves, ranked) for value in values.tolist()]
     if state.word(w.BAD_PRIORITY) == w.RAISE_BAD and any(bad):

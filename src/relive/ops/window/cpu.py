@@ -64,7 +64,7 @@ def find_ids(words: Any, slots: Any, ids: Any) -> None:
             if slots[i] < count:
                 ids[i] = words[w.DEMO_FIRST_ID] + slots[i]
             elif slots[i] < start:
-                ids[i] = w.FIRST_ADDED_ID + slots[i] - count
+                ids[i] = words[w.ADDED_FIRST_ID] + slots[i] - count
 
 
 @helper
@@ -79,7 +79,7 @@ def find_slots(words: Any, ids: Any, slots: Any) -> None:
     if start > 0:
         for i in range(ids.shape[0]):
             if ids[i] >= w.FIRST_ADDED_ID:
-                slots[i] = words[w.DEMO_COUNT] + ids[i] - w.FIRST_ADDED_ID
+                slots[i] = words[w.DEMO_COUNT] + ids[i] - words[w.ADDED_FIRST_ID]
             elif ids[i] - words[w.DEMO_FIRST_ID] < words[w.DEMO_COUNT]:
                 slots[i] = ids[i] - words[w.DEMO_FIRST_ID]
 
@@ -135,8 +135,9 @@ def add_range(words: Any, runs: Any, part: Any, first: Any, stop: Any) -> None:
     start = words[w.DEMO_FIRST_ID]
     low = max(first - start, 0)
     add_run(runs, part, low, min(stop - start, words[w.DEMO_COUNT]))
-    low = max(first - w.FIRST_ADDED_ID, 0)
-    high = min(stop - w.FIRST_ADDED_ID, words[w.DEMO_ADDED])
+    start = words[w.ADDED_FIRST_ID]
+    low = max(first - start, 0)
+    high = min(stop - start, words[w.DEMO_ADDED])
     add_run(runs, part, words[w.DEMO_COUNT] + low, words[w.DEMO_COUNT] + high)
     low = max(first, oldest_of_ring(words))
     add_ring(words, runs, part, low, min(stop, words[w.NEXT_ID]))
@@ -226,7 +227,7 @@ def find_parts(
                 shares[DEMONSTRATIONS] = schedule(words, reals, w.DEMO_SHARE_START)
                 shares[ONLINE] = 1.0 - shares[DEMONSTRATIONS]
                 wanted = carry + np.float64(batch_size) * shares[DEMONSTRATIONS]
-                count = np.int64(np.floor(wanted))
+                count = min(np.int64(np.floor(wanted)), batch_size)  # the sum may round up
                 parts[DEMONSTRATIONS, COUNT] = count
                 parts[ONLINE, COUNT] = batch_size - count
                 return 2, wanted - np.float64(count)

@@ -4,7 +4,7 @@ Slots in front of the ring hold demonstrations: DEMO_COUNT pinned at once, then 
 one by one, then room for more. The ring follows, from RING_START on.
 
     slot = id - DEMO_FIRST_ID                      of a demonstration
-           DEMO_COUNT + id - FIRST_ADDED_ID        of one that was added later
+           DEMO_COUNT + id - ADDED_FIRST_ID        of one that was added later
            RING_START + (id - BASE_ID) mod RING_CAPACITY
 
 A batch is drawn from one part or, with demonstrations, from two; the rows of a part are always
@@ -50,7 +50,7 @@ def slots_of(state: State, ids: Tensor) -> Tensor:
     words = state.words
     ring = words[w.RING_START] + (ids - words[w.BASE_ID]) % words[w.RING_CAPACITY]
     pinned = ids - words[w.DEMO_FIRST_ID]
-    added = words[w.DEMO_COUNT] + ids - w.FIRST_ADDED_ID
+    added = words[w.DEMO_COUNT] + ids - words[w.ADDED_FIRST_ID]
     is_pinned = (pinned >= 0) & (pinned < words[w.DEMO_COUNT])
     return torch.where(ids >= w.FIRST_ADDED_ID, added, torch.where(is_pinned, pinned, ring))
 
@@ -62,7 +62,8 @@ def ids_of(state: State, slots: Tensor) -> Tensor:
     oldest_slot = start + (oldest - state.word(w.BASE_ID)) % capacity
     ring = oldest + (slots - oldest_slot) % capacity
     count = state.word(w.DEMO_COUNT)
-    pinned, added = state.word(w.DEMO_FIRST_ID) + slots, w.FIRST_ADDED_ID + slots - count
+    pinned = state.word(w.DEMO_FIRST_ID) + slots
+    added = state.word(w.ADDED_FIRST_ID) + slots - count
     demonstration = torch.where(slots < count, pinned, added)
     return torch.where(slots < start, demonstration, ring)
 
@@ -75,7 +76,7 @@ def held_ids(state: State) -> Tensor:
         [
             torch.arange(first, first + state.word(w.DEMO_COUNT), device=device),
             torch.arange(*ring_range(state), device=device),
-            w.FIRST_ADDED_ID + torch.arange(state.word(w.DEMO_ADDED), device=device),
+            state.word(w.ADDED_FIRST_ID) + torch.arange(state.word(w.DEMO_ADDED), device=device),
         ]
     )
 
@@ -134,7 +135,7 @@ def parts(state: State, batch_size: int, ids: tuple[int, int] | None) -> tuple[l
         return _drawable(state, [Part(pool, everywhere, 1.0)]), carry
     share = _schedule(state, w.DEMO_SHARE_START)
     wanted_count = carry + batch_size * share
-    count = math.floor(wanted_count)
+    count = min(math.floor(wanted_count), batch_size)  # the sum may round up
     both = [
         Part(demonstrations, spread(count, batch_size), share),
         Part(online, [p for p in everywhere if p not in set(spread(count, batch_size))], 1 - share),
