@@ -116,8 +116,10 @@ def test_a_fixed_window_stays(count: int, size: int, written: int) -> None:
     assert windows(buffer_of(written, window=Recent(count)), written, 3) == [size] * 3
 
 
-def test_demonstrations_are_neither_counted_nor_aged() -> None:
-    buffer = ReplayBuffer(50, FIELDS, window=ERE)
+@pytest.mark.parametrize("of", ["present", "capacity"])
+def test_demonstrations_are_neither_counted_nor_aged(of: str) -> None:
+    window = Recent(eta=ERE.eta, c_min=ERE.c_min, updates=ERE.updates, of=of)
+    buffer = ReplayBuffer(50, FIELDS, window=window)
     buffer.extend(**rows(range(10)))
     buffer.pin_demonstrations(10)
     buffer.extend(**rows(range(10, 97)))  # 40 of them are left
