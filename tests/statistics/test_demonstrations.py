@@ -58,6 +58,20 @@ def test_demonstrations_survive_three_turns_of_the_ring(sampler: Sampler) -> Non
     buffer.check()
 
 
+@pytest.mark.parametrize(("name", "new"), [("proportional", 2.0**0.7), ("rank", np.inf)])
+def test_priorities_of_demonstrations_survive_too_and_new_rows_have_none_of_them(
+    name: str, new: float
+) -> None:
+    buffer = pinned(SAMPLERS[name], 0)
+    buffer.update_priorities(range(PINNED), np.linspace(1, 2, PINNED))
+    before = buffer.priorities(range(PINNED)).tolist()
+    for first in range(PINNED, PINNED + 3 * RING + 7, 7):  # 7 rows a call, some across the seam
+        buffer.extend(**rows(range(first, first + 7)))
+    assert buffer.priorities(range(PINNED)).tolist() == before
+    online = buffer.priorities(buffer.live_ids()[PINNED:]).tolist()
+    assert online == pytest.approx([new] * RING)
+
+
 def test_until_another_row_is_there_all_are_demonstrations(sampler: Sampler) -> None:
     buffer = pinned(sampler, 0)
     assert is_demonstration(buffer, 64).tolist() == [True] * 64
