@@ -180,11 +180,11 @@ def test_demonstrations_and_other_rows_are_ranked_together(kernels: str) -> None
     write(buffer, range(3))
     buffer.pin_demonstrations(3, reserve=2)
     write(buffer, range(3, 6))
-    buffer.update_priorities(range(6), [5.0, 1.0, 3.0, 4.0, 2.0, 3.0])
+    buffer.update_priorities(range(6), [3.0, 1.0, 3.0, 4.0, 2.0, 3.0])
     copy = int(buffer.pin([3]))
     assert buffer.priorities([copy]).tolist() == [4]
     buffer.update_priorities([1], [1.0])
-    assert ranks(buffer) == [1, 7, 5, 3, 6, 4, 2]  # the copy has the highest id, so it is newer
+    assert ranks(buffer) == [5, 7, 4, 2, 6, 3, 1]  # the copy has the highest id, so it is newer
     buffer.check()
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from relive import (
+    ConfigError,
     InputError,
     Linear,
     Proportional,
@@ -428,3 +429,19 @@ def test_the_bonus_of_demonstrations_is_added_before_the_exponent(
     assert leaves(buffer) == [1, 1, 1, 0.5**alpha, 1]
     buffer.update_priorities([0], priorities=[3.0])  # a leaf is taken as it is
     assert buffer.priorities([0]).tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    ("share", "message"),
+    [
+        (-0.1, r"demo_fraction lies in \[0, 1\]"),
+        (1.1, r"demo_fraction lies in \[0, 1\]"),
+        (float("nan"), "demo_fraction lies in|finite"),
+        (True, "demo_fraction is a number or a Linear"),
+        ("half", "demo_fraction is a number or a Linear"),
+        (Linear(0.5, 1.5, 10), r"demo_fraction lies in \[0, 1\]"),
+    ],
+)
+def test_a_share_outside_0_and_1_is_refused(share: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ReplayBuffer(10, FIELDS, demo_fraction=share)

@@ -53,6 +53,7 @@ def used(kernels: str, sampler: Any, pinned: int, num_envs: int, autoreset: str)
         buffer.pin_demonstrations(pinned, reserve=3)
         buffer.pin([1, 0])
     step(buffer, range(15))
+    buffer.start_sweep(9)
     for _ in range(3):
         batch = buffer.sample(5)
         buffer.sample(2, train=False)
