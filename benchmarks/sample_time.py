@@ -3,10 +3,10 @@
     python benchmarks/sample_time.py
 
 Rows have fields of one byte, so that 10^7 of them fit; what is timed is therefore the draw, not the
-copying. Priorities are spread over two decades. The two sizes take turns, one batch a turn; the
-median counts, in CPU time of this thread. As many turns as a sweep has updates (1000) see every
-size of the shrinking window once. The sort by rank is timed by itself: between sorts a sample knows
-nothing of it.
+copying. Priorities are spread over two decades. All buffers with one sampler take turns, one batch
+a turn; the median counts, in CPU time of this thread. As many turns as a sweep has updates (1000)
+see every size of the shrinking window once. The sort by rank is timed by itself: between sorts a
+sample knows nothing of it.
 
 Writes results/sample_time.json.
 """
@@ -118,20 +118,19 @@ def main() -> None:
     figures: dict[str, dict[str, object]] = {}
     print(f"{'microseconds a batch of 256':32} " + "".join(f"{size:>14,}" for size in SIZES))
     for sampler in SAMPLERS:
+        cases = [(policy, size) for policy in POLICIES for size in SIZES]
+        calls = [sampling(filled(size, sampler, policy)) for policy, size in cases]
+        found = dict(zip(cases, quartiles(calls, options.rounds), strict=True))
         for policy in POLICIES:
-            calls = [sampling(filled(size, sampler, policy)) for size in SIZES]
-            found = quartiles(calls, options.rounds)
-            ratio = found[1, 1] / found[0, 1]
+            small, large = (found[policy, size][1] for size in SIZES)
             figures[f"{sampler}, {policy}"] = {
-                "microseconds": dict(zip(map(str, SIZES), found.round(2).tolist(), strict=True)),
-                "ratio": round(float(ratio), 2),
+                "microseconds": {
+                    str(size): found[policy, size].round(2).tolist() for size in SIZES
+                },
+                "ratio": round(large / small, 2),
             }
-            print(
-                f"{sampler + ', ' + policy:32} "
-                + "".join(f"{median:14.2f}" for _, median, _ in found)
-                + f"    ratio {ratio:.2f}",
-                flush=True,
-            )
+            name = f"{sampler}, {policy}"
+            print(f"{name:32} {small:13.2f} {large:13.2f}    ratio {large / small:.2f}", flush=True)
     sorts = {}
     for size in SIZES:
         nanoseconds = sort_nanoseconds_a_row(size)

@@ -15,6 +15,10 @@ def as_tensor(value: Any) -> Tensor:
     It cannot where a stride is negative, the order of bytes is foreign or the array is read-only.
     """
     if isinstance(value, Tensor):
+        if value.layout != torch.strided or value.is_meta:
+            raise TypeError(
+                f"given a {value.layout} tensor on {value.device}, expected plain memory"
+            )
         return value
     array = np.asarray(value)
     if min(array.strides, default=0) < 0 or not array.dtype.isnative or not array.flags.writeable:

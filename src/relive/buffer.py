@@ -30,7 +30,7 @@ from relive.ops import words as w
 from relive.ops.dispatch import known_device, operations
 from relive.ops.window import reference as windows
 from relive.sampling import Recent, Sampler, Uniform
-from relive.sampling.settings import check_schedule, check_whole, write_schedule
+from relive.sampling.settings import check_schedule, write_schedule
 from relive.sampling.split import split_ids
 from relive.storage import demonstrations, memory, ring, saving
 from relive.storage.lending import Lender
@@ -357,7 +357,8 @@ class ReplayBuffer:
         overwritten are left out and counted (`stats()["range_rows_gone"]`).
 
         Args:
-            start, stop: ids; 0 <= start < stop.
+            start: the first id, >= 0.
+            stop: one past the last id.
 
         Raises:
             InputError: a range of no rows, a bad batch size or a batch of another size.
@@ -443,8 +444,15 @@ class ReplayBuffer:
         return batch
 
     def all(self) -> Batch:
-        """Every row held, in the order of `live_ids()`, weights 1."""
-        return self.rows(self.live_ids())
+        """Every row held, in the order of `live_ids()`, weights 1.
+
+        Raises:
+            NotReadyError: there is none.
+        """
+        with self._lock:
+            if not len(self):
+                raise NotReadyError("no rows are held" + self._waiting())
+            return self.rows(self.live_ids())
 
     def live_ids(self) -> Tensor:
         """Ids of the rows held, ascending, so oldest first: int64 `[len(buffer)]`."""
@@ -460,6 +468,9 @@ class ReplayBuffer:
         Args:
             holdout: probability in [0, 1] of being held out.
             seed: any 64-bit integer.
+
+        Raises:
+            InputError: a probability or seed that is none.
         """
         return split_ids(self.live_ids(), holdout, seed)
 
@@ -654,10 +665,12 @@ class ReplayBuffer:
 
         Raises:
             UnsupportedError: the buffer has no such window.
+            InputError: no whole number of at least 1.
         """
         if self._window is None or self._window.count is not None:
             raise UnsupportedError("only window=Recent(eta=...) has sweeps")
-        check_whole("updates", updates)
+        if isinstance(updates, bool) or not isinstance(updates, int) or not 1 <= updates < 2**62:
+            raise InputError(f"updates is a whole number >= 1; given {updates!r}")
         with self._lock:
             self._state.words[w.SWEEP_LENGTH] = updates
             self._state.words[w.SWEEP] = 0

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 MOST = 1  # specialisations of a kernel
-NOT_CALLED = {"for_env"}  # reads arguments for the constructor and passes no number on
+NOT_CALLED = {"for_env", "save", "load"}  # pass no number of the caller on to a kernel
 
 FIELDS = {
     "obs": {"x": Field((2,)), "image": Field((2, 2), torch.uint8)},

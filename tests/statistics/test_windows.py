@@ -133,7 +133,7 @@ C = np.maximum(np.floor(N * ETA ** (np.arange(1, K + 1) * 1000.0 / K)), C_MIN).a
 PLACES = {
     "full": (0, N),
     "across the seam": (0, N * 12 // 5),
-    "demonstrations": (1000, 1000 + 2 * N),
+    "demonstrations": (1000, 1000 + N * 12 // 5),
 }
 
 

@@ -7,12 +7,12 @@ from torch import Tensor
 
 from relive.errors import InputError
 from relive.ops.philox.batched import Philox
-from relive.sampling.settings import check_range
 
 
 def split_ids(ids: Tensor, holdout: float, seed: int) -> tuple[Tensor, Tensor]:
     """Ids (int64 [B]) for training and ids held out; see `ReplayBuffer.split`."""
-    check_range("holdout", holdout, 0.0, 1.0)
+    if isinstance(holdout, bool) or not isinstance(holdout, int | float) or not 0 <= holdout <= 1:
+        raise InputError(f"holdout lies in [0, 1]; given {holdout!r}")
     if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
         raise InputError(f"seed is a 64-bit integer; given {seed!r}")
     philox = Philox(ids.device)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from relive.batch import Batch
+from relive.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +50,13 @@ class Lender:
         if size is None:
             size = self._layout.offsets(batch_size), self._layout.arena_bytes(batch_size)
             self._sizes[batch_size] = size
-        arena = torch.empty(size[1], dtype=torch.uint8, device=self._device)
+        try:
+            arena = torch.empty(size[1], dtype=torch.uint8, device=self._device)
+        except (RuntimeError, TypeError):  # more than there is, or than a number holds
+            raise InputError(
+                f"a batch of {batch_size} rows needs {size[1] / 1e9:.1f} GB, more than there is; "
+                "draw it in parts"
+            ) from None
         return Batch(self._layout, arena, batch_size, size[0])
 
     def lend(self, batch_size: int) -> Batch:

@@ -232,6 +232,15 @@ def check(state: State) -> None:
     oldest, stop = ring_range(state)
     capacity = state.rows.shape[0]
     _require(0 <= state.word(w.BASE_ID) <= stop, "base id lies between 0 and the next id")
+    demonstrations = num_demonstrations(state)
+    _require(
+        0 <= demonstrations <= state.word(w.RING_START) < capacity,
+        "demonstrations lie in front of the ring",
+    )
+    _require(
+        state.word(w.RING_START) + state.word(w.RING_CAPACITY) == capacity,
+        "the ring has what demonstrations leave",
+    )
     counts = state.lanes[:, w.LANE_COUNT]
     _require(
         bool(((counts >= 0) & (counts < max(2, state.word(w.N_STEP)))).all()),
