@@ -119,7 +119,10 @@ class Mixture:
         """Draw rows; those of one buffer stand together, in the order of the buffers.
 
         Args:
-            batch_size, out, train, device: As in `ReplayBuffer.sample`.
+            batch_size: B >= 1.
+            out: a batch of `empty_batch(batch_size)` of this mixture to write into.
+            train: as in `ReplayBuffer.sample`.
+            device: move the batch there, in one copy.
 
         Raises:
             NotReadyError: no buffer has anything to draw.
@@ -173,7 +176,8 @@ class Mixture:
 
         Args:
             ids: `[B]` integers, `batch.ids` of this mixture.
-            td_errors, priorities: As in `ReplayBuffer.update_priorities`.
+            td_errors: `[B]` floats.
+            priorities: instead of errors, as in `ReplayBuffer.update_priorities`.
 
         Raises:
             UnsupportedError: no buffer is prioritized.

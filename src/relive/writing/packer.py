@@ -357,11 +357,10 @@ def vector(name: str, value: Any, dtype: torch.dtype) -> Tensor:
     if is_vector(value, dtype):
         tensor: Tensor = value
         return tensor
-    if not isinstance(value, Tensor):
-        try:
-            value = as_tensor(value)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"{name}: not a vector of numbers: {error}") from None
+    try:
+        value = as_tensor(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name}: not a vector of numbers: {error}") from None
     if value.ndim != 1:
         hint = f"; pass {name}.squeeze(-1)" if value.ndim == 2 and value.shape[1] == 1 else ""
         raise InputError(f"{name}: given shape {tuple(value.shape)}, expected [B]{hint}")

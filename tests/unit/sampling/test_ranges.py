@@ -216,7 +216,7 @@ def test_all_rows_come_in_the_order_of_their_ids(kernels: str) -> None:
 def test_an_empty_buffer_has_no_rows_to_read(kernels: str) -> None:
     buffer = filled(kernels, 0)
     assert buffer.live_ids().tolist() == []
-    with refused(buffer, InputError, "ids"):
+    with refused(buffer, NotReadyError, "no rows are held"):
         buffer.all()
 
 

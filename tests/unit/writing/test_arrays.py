@@ -86,3 +86,31 @@ def test_train_is_taken_as_a_truth_value(train):
     buffer = filled()
     buffer.sample(2, train=train)
     assert buffer.stats()["progress"] == 1
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.zeros(4, dtype=torch.int64).to_sparse(),
+        torch.zeros(4, dtype=torch.int64, device="meta"),
+    ],
+    ids=["sparse", "meta"],
+)
+def test_tensors_without_plain_memory_are_refused(tensor):
+    buffer = filled()
+    for call in (
+        lambda: buffer.rows(tensor),
+        lambda: buffer.priorities(tensor),
+        lambda: buffer.update_priorities(tensor, torch.ones(4)),
+        lambda: buffer.update_priorities(torch.arange(4), tensor.float()),
+    ):
+        with pytest.raises(InputError, match="expected plain memory"):
+            call()
+
+
+@pytest.mark.parametrize("batch_size", [10**12, 2**62])
+def test_a_batch_larger_than_memory_is_refused(batch_size):
+    buffer = filled()
+    for call in (buffer.sample, buffer.empty_batch, lambda size: buffer.sample_range(size, 0, 4)):
+        with pytest.raises(InputError, match="more than there is"):
+            call(batch_size)
