@@ -57,7 +57,7 @@ def verdict_of(verdict: dict[str, Any]) -> list[str]:
         verdict["case"],
         verdict["ours"],
         verdict["versus"],
-        f"{verdict['limit']:.2g}",
+        f"{verdict['limit']:.3g}",
         NOTHING if found is None else f"{found:.2f}",
     ]
 
