@@ -29,7 +29,7 @@ def bits(seeds: Any, counters: Any, streams: Any) -> Any:
     """int64 [K] each -> uint64 [K]."""
     found = np.empty(len(seeds), np.uint64)
     for i in range(len(seeds)):
-        found[i] = random_bits(seeds[i], counters[i], streams[i], 1)[0]
+        found[i] = random_bits(seeds[i], counters[i], streams[i], 1, False)[0]
     return found
 
 
@@ -38,7 +38,7 @@ def all_below(bound: int, seed: int, counters: Any, stream: int) -> Any:
     """Random integers in [0, bound): int64 [K]."""
     found = np.empty(len(counters), np.int64)
     for i in range(len(counters)):
-        bits_i = random_bits(seed, counters[i], stream, 1)[0]
+        bits_i = random_bits(seed, counters[i], stream, 1, False)[0]
         found[i] = np.int64(multiply_high(bits_i, np.uint64(bound)))
     return found
 

@@ -24,7 +24,7 @@ from relive.ops.philox.cpu import random_bits
 
 @kernel
 def probe(counter):
-    return random_bits(0, counter, 0, 1)[0]
+    return random_bits(0, counter, 0, 1, False)[0]
 """
 RUN = """
 from relive.ops.probe.cpu import probe

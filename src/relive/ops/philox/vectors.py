@@ -62,38 +62,20 @@ def _block(builder: Any, seed: Any, counter: Any, stream: Any) -> list[Any]:
     return words
 
 
-def _store(builder: Any, address: Any, high: Any, low: Any) -> None:
-    value = builder.or_(builder.shl(high, _constant(32)), low)
-    builder.store(value, builder.inttoptr(address, VECTOR.as_pointer()), align=8)
+def _eight_numbers(high: int, low: int) -> Any:
+    """Writes eight 64-bit numbers to an address: two of the words of each block."""
+
+    @intrinsic
+    def write(typing_context: Any, seed: Any, counter: Any, stream: Any, address: Any) -> Any:  # noqa: ARG001
+        def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+            words = _block(builder, *args[:3])
+            value = builder.or_(builder.shl(words[high], _constant(32)), words[low])
+            builder.store(value, builder.inttoptr(args[3], VECTOR.as_pointer()), align=8)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, types.int64, types.int64), build
+
+    return write
 
 
-@intrinsic
-def eight_blocks(typing_context: Any, seed: Any, counter: Any, stream: Any, address: Any) -> Any:  # noqa: ARG001
-    """Write eight 64-bit numbers to an address: the first two words of each block."""
-
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
-        seed, counter, stream, address = args
-        words = _block(builder, seed, counter, stream)
-        _store(builder, address, words[0], words[1])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64, types.int64), build
-
-
-@intrinsic
-def eight_other_words(
-    typing_context: Any,  # noqa: ARG001
-    seed: Any,  # noqa: ARG001
-    counter: Any,  # noqa: ARG001
-    stream: Any,  # noqa: ARG001
-    address: Any,  # noqa: ARG001
-) -> Any:
-    """The same of the last two words of each block."""
-
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
-        seed, counter, stream, address = args
-        words = _block(builder, seed, counter, stream)
-        _store(builder, address, words[2], words[3])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64, types.int64), build
+eight_numbers, eight_other_numbers = _eight_numbers(0, 1), _eight_numbers(2, 3)

@@ -27,7 +27,7 @@ from relive.ops.compiled import (
     words_at,
 )
 from relive.ops.convert.cpu import convert
-from relive.ops.philox.cpu import other_random_bits, random_bits
+from relive.ops.philox.cpu import random_bits
 from relive.ops.power.cpu import power
 from relive.ops.tree.cpu import (
     bit_length,
@@ -398,7 +398,7 @@ def _sample(
     weights = carray(float32_pointer(arena + lines(8 * total)), total)[first : first + batch_size]
     counter = w.DRAWS if train else w.EVAL_DRAWS
     stream = w.TRAIN_STREAM if train else w.EVAL_STREAM
-    bits = random_bits(words[w.SEED], words[counter], stream, batch_size)
+    bits = random_bits(words[w.SEED], words[counter], stream, batch_size, False)
     slots = np.empty(batch_size, np.int64)
     positions = np.empty(batch_size, np.int64)
     for part in range(number):
@@ -410,7 +410,7 @@ def _sample(
             else:
                 draw_by_priority(words, runs[part], parts[part], drawn, bits, slots)
                 if words[w.UNIFORM_SHARE] > 0:
-                    others = other_random_bits(words[w.SEED], words[counter], stream, batch_size)
+                    others = random_bits(words[w.SEED], words[counter], stream, batch_size, True)
                     draw_uniform_share(words, runs[part], parts[part], drawn, bits, others, slots)
     if words[w.WEIGHTING] == w.UNIFORM:
         weights[:] = np.float32(1)
