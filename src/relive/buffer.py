@@ -117,7 +117,7 @@ class ReplayBuffer:
             raise ConfigError(f"window is None or Recent(...); given {window!r}")
         if demo_fraction is not None:
             demo_fraction = check_schedule("demo_fraction", demo_fraction, 0.0, 1.0)
-        self._sampler, self._window, self._demo_fraction = sampler, window, demo_fraction
+        self._sampler, self._window = sampler, window
         self._layout = RowLayout(fields, memory.ROW_ALIGNMENT.get(self._device.type, 16))
         self._batch_layout = BatchLayout(self._layout)
         self._num_envs, self._n_step, self._gamma = num_envs, n_step, float(gamma)

@@ -11,6 +11,7 @@ code.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+OURS = re.compile(r"(?:rows|state)-(\d+)\.bin")  # nothing else in a folder is ever touched
 
 
 class Lineage:
@@ -158,21 +160,16 @@ def _slots(state: State, start: int, stop: int) -> Iterator[slice]:
 
 def _next_number(folder: Path) -> int:
     """A number that no file there has."""
-    numbers = [
-        int(path.stem.rpartition("-")[2])
-        for path in folder.glob("*-*.bin")
-        if path.stem.rpartition("-")[2].isdigit()
-    ]
-    return max(numbers, default=0) + 1
+    found = (OURS.fullmatch(path.name) for path in folder.iterdir())
+    return max((int(match[1]) for match in found if match), default=0) + 1
 
 
 def _remove_others(folder: Path, manifest: dict[str, Any]) -> None:
     """Remove files of saves that do not count any more."""
     named = {segment["file"] for segment in manifest["segments"]} | {manifest["state"]["file"]}
-    for pattern in ("rows-*.bin", "state-*.bin"):
-        for path in folder.glob(pattern):
-            if path.name not in named:
-                path.unlink(missing_ok=True)
+    for path in folder.iterdir():
+        if OURS.fullmatch(path.name) and path.name not in named:
+            path.unlink(missing_ok=True)
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

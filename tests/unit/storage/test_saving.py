@@ -245,6 +245,18 @@ def test_a_newer_format_is_refused(saved):
         ReplayBuffer.load(saved)
 
 
+def test_other_files_in_the_folder_are_left_alone(tmp_path):
+    others = ["rows-of-mine.bin", "state-old.bin", "rows-7.bin.txt", "notes.txt"]
+    for name in others:
+        (tmp_path / name).write_text(name)
+    buffer = numbered(20)
+    for _ in range(3):
+        buffer.save(tmp_path)
+        write(buffer, 1000)
+    assert [(tmp_path / name).read_text() for name in others] == others
+    assert len(list(tmp_path.iterdir())) == len(others) + 3
+
+
 def test_what_a_save_leaves_is_named_by_its_manifest(saved):
     manifest = files.read_manifest(saved, "manifest.json")
     named = {segment["file"] for segment in manifest["segments"]} | {manifest["state"]["file"]}
