@@ -9,7 +9,7 @@ B  rows of a batch      E  environments (lanes)      T  steps in time      N  ca
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import torch
 from torch import Tensor
@@ -32,14 +32,16 @@ from relive.ops.window import reference as windows
 from relive.sampling import Recent, Sampler, Uniform
 from relive.sampling.settings import check_schedule, write_schedule
 from relive.sampling.split import split_ids
-from relive.storage import demonstrations, memory, ring, saving
+from relive.storage import demonstrations, loading, memory, ring
 from relive.storage.lending import Lender
+from relive.storage.saving import Saver
 from relive.writing import autoreset as resets
 from relive.writing.packer import Packer, ndim, vector, whole_batch
 from relive.writing.stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from concurrent.futures import Future
 
     from relive.schedules import Schedule
 
@@ -161,9 +163,9 @@ class ReplayBuffer:
             for name in ("terminated", "truncated")
         ]
         self._own = frozenset(fields) - {"obs", "action"}
-        self._lineage = saving.Lineage()
         self._batches = Lender(self._batch_layout, self._device)
         self._lock = fork_safe_lock()
+        self._saver = Saver(self._state, self._lock)
         self.reseed(seed)
 
     @classmethod
@@ -231,6 +233,8 @@ class ReplayBuffer:
                     "final_obs belongs to autoreset='same_step'; "
                     f"this buffer has {self._autoreset!r}"
                 )
+            if self._saver.active:
+                self._saver.make_way(self._num_envs * self._n_step)
             self._ops.write(self._state, self._steps)
             if packer.out_of_range:
                 self._state.words[w.OUT_OF_RANGE] += packer.out_of_range
@@ -286,6 +290,8 @@ class ReplayBuffer:
         stream = Stream(self._layout, given, num_lanes=None if env is not None else self._num_envs)
         with self._lock:
             for piece in stream.pieces():
+                if self._saver.active:
+                    self._saver.make_way((piece.steps + self._n_step) * self._num_envs)
                 self._ops.extend(
                     self._state,
                     piece.columns,
@@ -309,6 +315,8 @@ class ReplayBuffer:
         """
         lanes = self._lanes(env)
         with self._lock:
+            if self._saver.active:
+                self._saver.make_way(self._num_envs * self._n_step)
             self._ops.flush(self._state, lanes)
 
     # Sampling
@@ -585,22 +593,54 @@ class ReplayBuffer:
 
     # State
 
-    def save(self, path: str | Path) -> None:
+    @overload
+    def save(
+        self, path: str | Path, *, note: Any = ..., background: Literal[False] = ...
+    ) -> None: ...
+
+    @overload
+    def save(
+        self, path: str | Path, *, note: Any = ..., background: Literal[True]
+    ) -> Future[None]: ...
+
+    def save(
+        self, path: str | Path, *, note: Any = None, background: bool = False
+    ) -> Future[None] | None:
         """Write everything into the folder `path`: rows, priorities, waiting steps, random state.
 
         Where this buffer was saved there before (or loaded from there), only rows written since are
         added. A save that is interrupted leaves the one before it whole. Other calls wait
-        meanwhile.
+        meanwhile, unless it is in the background: then the buffer as it is now is written while
+        training goes on, rows that are about to be overwritten are copied first, and `clear` and
+        the next save wait for its end, as does the program.
+
+        Args:
+            note: kept beside the buffer in the same step, for `saved_note`: the state dicts of an
+                agent and its optimiser, say, or where training stands. Dicts with str or int keys,
+                lists, tuples, numbers, strings, None, tensors and arrays.
+            background: come back as soon as priorities have been copied.
+
+        Returns:
+            None; in the background a future whose `result()` waits for the end, and raises what
+            went wrong.
 
         Raises:
+            InputError: a note that cannot be kept; nothing has been written then.
             OSError: as the file system says.
         """
-        folder = Path(path)
-        with self._lock:
-            settings = describe({**self._settings, "fields": self._layout.fields})
-            settings["capacity"] = self.capacity
-            before = self._lineage.of(folder)
-            self._lineage.note(folder, saving.save(self._state, settings, folder, before))
+        settings = describe({**self._settings, "fields": self._layout.fields})
+        settings["capacity"] = self.capacity
+        return self._saver.save(Path(path), settings, note, background=background)
+
+    @staticmethod
+    def saved_note(path: str | Path) -> Any:
+        """The note that was saved beside a buffer, tensors on the CPU.
+
+        Raises:
+            InputError: no saved buffer is there, or one of another format.
+            CorruptError: it is damaged.
+        """
+        return loading.load_note(Path(path))
 
     @classmethod
     def load(
@@ -608,21 +648,24 @@ class ReplayBuffer:
         path: str | Path,
         *,
         capacity: int | None = None,
+        device: str | torch.device | None = None,
         kernels: Literal["auto", "reference", "cpu"] = "auto",
     ) -> Self:
         """The buffer that was saved in a folder, as it was.
 
         Args:
             capacity: None for that of the saved buffer; with less, the newest rows are kept.
+            device: where it lives now; None for where it lived.
             kernels: As in the constructor.
 
         Raises:
             InputError: no saved buffer is there, or one of another format.
             CorruptError: a file is missing, cut or has changed; says which.
             ConfigError: a capacity without room for the demonstrations and one more row.
+            UnsupportedError: a device that this version has no kernels for.
         """
         folder = Path(path)
-        manifest = saving.read_settings(folder)
+        manifest = loading.read_settings(folder)
         settings = undescribe(manifest["settings"])
         fields, saved_capacity = settings.pop("fields"), settings.pop("capacity")
         demonstrations = int(manifest["ring_start"])
@@ -631,17 +674,15 @@ class ReplayBuffer:
                 f"{demonstrations} rows are kept for demonstrations; capacity is more than that, "
                 f"given {capacity}"
             )
+        settings |= {"kernels": kernels, "device": settings["device"] if device is None else device}
         try:
-            buffer = cls(
-                saved_capacity if capacity is None else capacity,
-                fields,
-                **{**settings, "kernels": kernels},
-            )
+            buffer = cls(saved_capacity if capacity is None else capacity, fields, **settings)
         except TypeError as error:
             raise CorruptError(f"the settings of the buffer are damaged: {error}") from None
-        saving.load(buffer._state, buffer._ops, folder, manifest)
-        if capacity is None or capacity == saved_capacity:
-            buffer._lineage.note(folder, manifest)
+        loading.load(buffer._state, buffer._ops, folder, manifest)
+        same_rows = manifest["row_bytes"] == buffer._layout.row_bytes
+        if same_rows and buffer.capacity == saved_capacity:
+            buffer._saver.note(folder, manifest)  # the next save adds to what is there
         return buffer
 
     def grown(self, capacity: int) -> Self:
@@ -676,8 +717,11 @@ class ReplayBuffer:
             self._state.words[w.SWEEP] = 0
 
     def clear(self) -> None:
-        """Drop every row, waiting step and priority; ids, random state and progress go on."""
-        with self._lock:
+        """Drop every row, waiting step and priority; ids, random state and progress go on.
+
+        A save under way in the background is waited for.
+        """
+        with self._saver.idle():
             ring.clear(self._state)
 
     def reseed(self, seed: int) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -36,16 +37,24 @@ def bytes_of(tensor: Tensor) -> memoryview:
     return tensor.reshape(-1).view(torch.uint8).numpy().data
 
 
-def write_bytes(folder: Path, name: str, parts: Iterable[memoryview]) -> Stored:
-    """Write parts one after the other into a new file, down to the disk."""
+def write_bytes(
+    folder: Path, name: str, parts: Iterable[memoryview], *, alone: bool = False
+) -> Stored:
+    """Write parts one after the other into a new file, down to the disk.
+
+    Args:
+        alone: Do without a second thread, which Python does not give to a thread that goes on when
+            the program has ended.
+    """
     crc = nbytes = 0
-    with (folder / name).open("wb", buffering=0) as file, ThreadPoolExecutor(1) as other:
-        for part in parts:
-            for chunk in _chunks(part):  # summed in one thread while it is written in another
-                summed = other.submit(zlib.crc32, chunk, crc)
-                write_all(file, chunk)
-                nbytes += len(chunk)
-                crc = summed.result()
+    with ExitStack() as stack:
+        file = stack.enter_context((folder / name).open("wb", buffering=0))
+        other = None if alone else stack.enter_context(ThreadPoolExecutor(1))
+        for chunk in (chunk for part in parts for chunk in _chunks(part)):
+            summed = other and other.submit(zlib.crc32, chunk, crc)  # while it is written
+            write_all(file, chunk)
+            nbytes += len(chunk)
+            crc = summed.result() if summed else zlib.crc32(chunk, crc)
         os.fsync(file.fileno())
     return Stored(name, nbytes, crc)
 

@@ -2,7 +2,7 @@
 
     manifest.json              settings, what is in which file, checksums; put in place last
     rows-<save>.bin            rows of the ring written since the save before, by id
-    state-<save>.bin           words, lanes, priorities, demonstrations, rows that changed since
+    state-<save>.bin           words, lanes, priorities, demonstrations, rows that changed, note
 
 A save writes new files and then renames the manifest, so the save before it counts until the new
 one is whole. Files that no manifest names any more are removed afterwards. Nothing in a file is
@@ -11,29 +11,23 @@ code.
 
 from __future__ import annotations
 
+import os
 import re
+from concurrent.futures import Future
+from contextlib import contextmanager
+from threading import Thread
 from typing import TYPE_CHECKING, Any
-
-import torch
-from torch import Tensor
 
 from relive.errors import CorruptError, InputError
 from relive.ops import words as w
-from relive.ops.window.reference import held_ids, num_demonstrations, ring_range, slots_of
-from relive.storage.files import (
-    Stored,
-    bytes_of,
-    read_bytes,
-    read_manifest,
-    write_bytes,
-    write_manifest,
-)
+from relive.storage.files import bytes_of, read_manifest, write_bytes, write_manifest
+from relive.storage.notes import flatten
+from relive.storage.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from relive.ops.dispatch import Operations
     from relive.ops.state import State
 
 FORMAT = 1
@@ -41,17 +35,118 @@ MANIFEST = "manifest.json"
 OURS = re.compile(r"(?:rows|state)-(\d+)\.bin")  # nothing else in a folder is ever touched
 
 
-class Lineage:
-    """What a folder held when this buffer last saved there or was loaded from it.
+class Saver:
+    """The saves of one buffer: what its folders hold, and the one that is under way.
 
-    Only if it still holds just that can a save leave out what is there already.
+    Args:
+        state: Of the buffer.
+        lock: Of the buffer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, state: State, lock: Any) -> None:
+        self._state, self._lock = state, lock
         self._manifests: dict[Path, dict[str, Any]] = {}
+        self._running: tuple[Snapshot, Future[None], int] | None = None
 
-    def of(self, folder: Path) -> dict[str, Any] | None:
-        """The manifest to go on from; None if all must be written."""
+    @property
+    def active(self) -> bool:
+        """Whether a save is under way; `make_way` must be called before rows are written."""
+        return self._running is not None
+
+    def make_way(self, rows: int) -> None:
+        """At most `rows` rows are about to be written; the lock is held."""
+        if self._running is not None:
+            oldest = self._state.word(w.NEXT_ID) + rows - self._state.word(w.RING_CAPACITY)
+            self._running[0].make_way(oldest)
+
+    @contextmanager
+    def idle(self) -> Iterator[None]:
+        """The lock, once no save is under way."""
+        while True:
+            self._settle()
+            with self._lock:
+                if self._running is None:
+                    yield
+                    return
+
+    def _settle(self) -> None:
+        """Wait for the save that is under way, whatever becomes of it."""
+        running = self._running
+        if running is None:
+            return
+        _, future, process = running
+        if process == os.getpid():
+            future.exception()
+        else:  # forked meanwhile: the thread that writes is in the parent
+            self._running = None
+
+    def save(
+        self, folder: Path, settings: dict[str, Any], note: Any, *, background: bool
+    ) -> Future[None] | None:
+        """Write the buffer into a folder; returns the save under way if it is in the background.
+
+        Args:
+            settings: Of the buffer, JSON.
+            note: Is kept beside it.
+            background: Come back once the moment is captured.
+
+        Raises:
+            InputError: The note cannot be kept; nothing has been written.
+            OSError: As the file system says, unless in the background: then the future has it.
+        """
+        plain, kept = flatten(note)
+        with self.idle():
+            folder.mkdir(parents=True, exist_ok=True)
+            before = self._before(folder)
+            snapshot = Snapshot(self._state, self._lock, before, moving=background)
+            snapshot.arrays |= {f"note.{k}": [array] for k, array in enumerate(kept)}
+            content = {
+                "format": FORMAT,
+                "settings": settings,
+                "note": plain,
+                "row_bytes": self._state.rows.shape[1],
+                "ring_start": self._state.word(w.RING_START),
+            }
+            if not background:
+                self._write(folder, snapshot, content, before)
+                return None
+            done: Future[None] = Future()
+            done.set_running_or_notify_cancel()  # it cannot be called off
+            self._running = snapshot, done, os.getpid()
+        Thread(target=self._write_later, args=(done, folder, snapshot, content, before)).start()
+        return done
+
+    def _write_later(self, done: Future[None], *what: Any) -> None:
+        failure: BaseException | None = None
+        try:
+            self._write(*what)
+        except BaseException as error:  # for whoever asks the future
+            failure = error
+        with self._lock:
+            self._running = None
+        if failure is None:
+            done.set_result(None)
+        else:
+            done.set_exception(failure)
+
+    def _write(
+        self,
+        folder: Path,
+        snapshot: Snapshot,
+        content: dict[str, Any],
+        before: dict[str, Any] | None,
+    ) -> None:
+        segments = [] if before is None else before["segments"]
+        manifest = content | write(folder, snapshot, segments)
+        write_manifest(folder, MANIFEST, manifest)
+        self.note(folder, manifest)
+        _remove_others(folder, manifest)
+
+    def _before(self, folder: Path) -> dict[str, Any] | None:
+        """The manifest there, if that folder holds just what this buffer put or found there.
+
+        Only then can a save leave out what is there already.
+        """
         known = self._manifests.get(folder.resolve())
         if known is None:
             return None
@@ -65,97 +160,36 @@ class Lineage:
         self._manifests[folder.resolve()] = manifest
 
 
-def save(
-    state: State, settings: dict[str, Any], folder: Path, before: dict[str, Any] | None
-) -> Any:
-    """Write a buffer; returns the manifest.
+def write(folder: Path, snapshot: Snapshot, segments: list[dict[str, Any]]) -> dict[str, Any]:
+    """Write new files for a snapshot; returns what the manifest says of them.
 
     Args:
-        settings: JSON, of the buffer.
-        before: the manifest there, to write only what is new since; or None.
+        segments: Files of rows that are there.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     number = _next_number(folder)
-    oldest, stop = ring_range(state)
-    segments, start = [], oldest
-    if before is not None:
-        segments = [s for s in before["segments"] if s["stop"] > oldest]
-        start = max(oldest, before["stop"])
-    if stop > start:
-        runs = [bytes_of(state.rows[run]) for run in _slots(state, start, stop)]
-        stored = write_bytes(folder, f"rows-{number}.bin", runs)
-        segments = [*segments, {**stored._asdict(), "start": start, "stop": stop}]
-    changed = _changed(state, before)
-    arrays = _arrays(state, changed)
-    parts = (bytes_of(part) for array in arrays.values() for part in array)
-    stored = write_bytes(folder, f"state-{number}.bin", parts)
-    manifest = {
-        "format": FORMAT,
-        "settings": settings,
-        "row_bytes": state.word(w.ROW_BYTES),
-        "ring_start": state.word(w.RING_START),
-        "stop": stop,
-        "last": state.lanes[:, w.LANE_LAST].tolist(),
-        "changed": changed,
+    segments = [segment for segment in segments if segment["stop"] > snapshot.oldest]
+    if snapshot.stop > snapshot.start:
+        rows = snapshot.rows()
+        stored = write_bytes(folder, f"rows-{number}.bin", rows, alone=snapshot.moving)
+        new = {**stored._asdict(), "start": snapshot.start, "stop": snapshot.stop}
+        segments = [*segments, new]
+    parts = (bytes_of(part) for array in snapshot.arrays.values() for part in array)
+    stored = write_bytes(folder, f"state-{number}.bin", parts, alone=snapshot.moving)
+    return {
+        "stop": snapshot.stop,
+        "last": snapshot.last,
+        "changed": snapshot.changed,
         "segments": segments,
         "state": stored._asdict(),
         "arrays": {
             name: [
                 str(parts[0].dtype).removeprefix("torch."),
-                [sum(map(len, parts)), *parts[0].shape[1:]],
+                # of one part as it is, of several along the first axis
+                [sum(map(len, parts)), *parts[0].shape[1:]] if parts[0].ndim else [],
             ]
-            for name, parts in arrays.items()
+            for name, parts in snapshot.arrays.items()
         },
     }
-    write_manifest(folder, MANIFEST, manifest)
-    _remove_others(folder, manifest)
-    return manifest
-
-
-def _changed(state: State, before: dict[str, Any] | None) -> list[int]:
-    """Ids of rows that may differ from what an earlier save wrote of them.
-
-    The last row of a lane is told of its successor, or that its episode was cut, after it was
-    saved; nothing else of a row ever changes.
-    """
-    if before is None:
-        return []
-    oldest, _ = ring_range(state)
-    candidates = {*before["last"], *before["changed"]}
-    return sorted(row for row in candidates if oldest <= row < before["stop"])
-
-
-def _arrays(state: State, changed: list[int]) -> dict[str, list[Tensor]]:
-    """All that is saved besides new rows of the ring, by name; each in one or more parts."""
-    ids = torch.tensor(changed, dtype=torch.int64)
-    pinned, held = state.word(w.DEMO_COUNT), num_demonstrations(state)
-    arrays = {
-        "words": [state.words[w.FIRST_SAVED :]],
-        "sweep_length": [state.words[w.SWEEP_LENGTH : w.SWEEP_LENGTH + 1]],
-        "lanes": [state.lanes],
-        "pending": [state.pending],
-        "demonstrations": [state.rows[:held]],
-        "changed_ids": [ids],
-        "changed_rows": [state.rows[slots_of(state, ids)]],
-        "age_counts": [state.age_counts],
-        "reuse_counts": [state.reuse_counts],
-    }
-    for name in ("leaves", "errors", "uses"):
-        values = getattr(state, name)
-        arrays[name] = [values[:0]]
-        if len(values):  # in the order of ids
-            runs = (values[run] for run in _slots(state, *ring_range(state)))
-            arrays[name] = [values[:pinned], *runs, values[pinned:held]]
-    return arrays
-
-
-def _slots(state: State, start: int, stop: int) -> Iterator[slice]:
-    """The slots of ring ids in a range, oldest first, in runs."""
-    while start < stop:
-        slot = int(slots_of(state, torch.tensor([start]))[0])
-        count = min(stop - start, state.word(w.CAPACITY) - slot)
-        yield slice(slot, slot + count)
-        start += count
 
 
 def _next_number(folder: Path) -> int:
@@ -170,89 +204,3 @@ def _remove_others(folder: Path, manifest: dict[str, Any]) -> None:
     for path in folder.iterdir():
         if OURS.fullmatch(path.name) and path.name not in named:
             path.unlink(missing_ok=True)
-
-
-def read_settings(folder: Path) -> dict[str, Any]:
-    """The manifest of a folder, of a format that this version reads.
-
-    Raises:
-        InputError: no saved buffer is there, or one of a newer version.
-        CorruptError: it is damaged.
-    """
-    manifest = read_manifest(folder, MANIFEST)
-    if manifest.get("format") != FORMAT:
-        raise InputError(
-            f"{folder} was saved in format {manifest.get('format')!r}, this version of relive "
-            f"reads {FORMAT}; use the version that saved it"
-        )
-    return manifest
-
-
-def load(state: State, operations: Operations, folder: Path, manifest: dict[str, Any]) -> None:
-    """Fill a new state, of the settings in a manifest and at least as many rows as are wanted.
-
-    Raises:
-        CorruptError: a file is missing or has changed.
-    """
-    arrays = {
-        name: torch.empty(shape, dtype=getattr(torch, dtype))
-        for name, (dtype, shape) in manifest["arrays"].items()
-    }
-    read_bytes(folder, Stored(**manifest["state"]), map(bytes_of, arrays.values()))
-    capacity = state.word(w.CAPACITY)
-    state.words[w.FIRST_SAVED :] = arrays["words"]
-    state.words[w.SWEEP_LENGTH] = arrays["sweep_length"][0]
-    same_size = state.word(w.RING_START) + state.word(w.RING_CAPACITY) == capacity
-    if not same_size:  # the newest that fit
-        oldest, _ = ring_range(state)
-        state.words[w.RING_CAPACITY] = capacity - state.word(w.RING_START)
-        state.words[w.BASE_ID] = max(oldest, manifest["stop"] - state.word(w.RING_CAPACITY))
-    for name in ("lanes", "pending", "age_counts", "reuse_counts"):
-        getattr(state, name).copy_(arrays[name])
-    state.rows[: len(arrays["demonstrations"])] = arrays["demonstrations"]
-    oldest, _stop = ring_range(state)
-    for segment in manifest["segments"]:
-        stored = Stored(segment["file"], segment["nbytes"], segment["crc32"])
-        read_bytes(folder, stored, _targets(state, segment["start"], segment["stop"]))
-    held = arrays["changed_ids"] >= oldest
-    state.rows[slots_of(state, arrays["changed_ids"][held])] = arrays["changed_rows"][held]
-    for name in ("leaves", "errors", "uses"):
-        if len(getattr(state, name)):
-            _spread(state, getattr(state, name), arrays[name])
-    if not len(state.leaves):
-        return
-    if same_size:
-        operations.rebuild(state)  # at the scale that was saved
-    else:
-        slots = slots_of(state, held_ids(state))
-        leaves = state.leaves[slots]
-        state.leaves.zero_()
-        state.words[w.TOTAL] = 0
-        operations.set_leaves(state, slots, leaves)
-
-
-def _spread(state: State, target: Tensor, values: Tensor) -> None:
-    """Put values of rows, in the order of ids, into their slots; the oldest may be left out."""
-    pinned, held = state.word(w.DEMO_COUNT), num_demonstrations(state)
-    oldest, stop = ring_range(state)
-    first_added = len(values) - (held - pinned)
-    target[:pinned] = values[:pinned]
-    target[pinned:held] = values[first_added:]
-    first = first_added - (stop - oldest)
-    for run in _slots(state, oldest, stop):
-        count = run.stop - run.start
-        target[run] = values[first : first + count]
-        first += count
-
-
-def _targets(state: State, start: int, stop: int) -> Iterator[memoryview]:
-    """Where the rows of a segment go; those that are not held any more go nowhere."""
-    oldest, _ = ring_range(state)
-    row_bytes = state.word(w.ROW_BYTES)
-    scratch = torch.empty(max(1, (1 << 20) // row_bytes), row_bytes, dtype=torch.uint8)
-    while start < min(stop, oldest):
-        count = min(len(scratch), min(stop, oldest) - start)
-        yield bytes_of(scratch[:count])
-        start += count
-    for run in _slots(state, start, stop):
-        yield bytes_of(state.rows[run])
