@@ -28,6 +28,7 @@ from relive.fields import Fields, RowLayout, fields_of
 from relive.locks import fork_safe_lock
 from relive.ops import words as w
 from relive.ops.dispatch import known_device, operations
+from relive.ops.sample.reference import beta
 from relive.ops.window import reference as windows
 from relive.sampling import Recent, Sampler, Uniform
 from relive.sampling.settings import check_schedule, write_schedule
@@ -551,6 +552,12 @@ class ReplayBuffer:
         with self._lock:
             slots = windows.slots_of(self._state, ring.known_ids(self._state, ids))
             return (self._state.errors if self._sampler.ranked else self._state.leaves)[slots]
+
+    @property
+    def beta(self) -> float | None:
+        """Exponent of the importance weights now; None if the buffer is not prioritized."""
+        with self._lock:
+            return beta(self._state) if self.prioritized else None
 
     # Demonstrations
 

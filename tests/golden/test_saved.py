@@ -20,4 +20,9 @@ def test_there_is_a_folder_for_every_format():
 def test_a_buffer_saved_in_any_format_is_loaded_and_goes_on_as_it_did(number, kernels):
     buffer = ReplayBuffer.load(FOLDER / number, kernels=kernels)
     buffer.check()
-    assert seen(buffer) == json.loads((FOLDER / f"{number}.json").read_text())
+    expected = json.loads((FOLDER / f"{number}.json").read_text())
+    found = seen(buffer)
+    later = found["stats"].keys() - expected["stats"].keys()  # counters that came later
+    found["stats"] = {name: found["stats"][name] for name in expected["stats"]}
+    assert found == expected
+    assert later == {"effective_sample_size", "priority_entropy"}

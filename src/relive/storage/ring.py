@@ -191,6 +191,9 @@ def stats(state: State) -> dict[str, Any]:
     rescales                   changes of the mass scale, each a pass over the tree
     progress, beta             training samples so far, and beta there (None: not prioritized)
     max_priority               largest leaf any update has set (None: none yet)
+    effective_sample_size      1 / sum P^2 over the rows held, by priority: as many rows of equal
+                               priority would be drawn as evenly (None: not prioritized, or no rows)
+    priority_entropy           -sum P ln P, in nats; ln(size) if all are equal (None: the same)
     age_counts                 rows written after a row when it was drawn  (with track_reuse:
     reuse_counts               draws of each row so far, held or not        bin 0 counts 0, bin k
                                what lies in [2^(k-1), 2^k))
@@ -217,6 +220,7 @@ def stats(state: State) -> dict[str, Any]:
         "progress": state.word(w.PROGRESS),
         "beta": beta(state) if prioritized else None,
         "max_priority": state.real(w.MAX_LEAF) or None,
+        **spread(state),
     }
     if state.word(w.TRACK_REUSE):
         result["age_counts"] = state.age_counts.tolist()
@@ -225,6 +229,22 @@ def stats(state: State) -> dict[str, Any]:
         now = torch.bincount(bits, minlength=w.HISTOGRAM_BINS)
         result["reuse_counts"] = (state.reuse_counts + now).tolist()
     return result
+
+
+def spread(state: State) -> dict[str, float | None]:
+    """How evenly priorities are spread over the rows held; a pass over the leaves.
+
+    With S_k = sum of leaf^k: effective sample size S_1^2 / S_2 (Kish 1965), entropy
+    ln S_1 - (sum of leaf ln leaf) / S_1.
+    """
+    leaves = state.leaves[state.leaves > 0].to(torch.float64)
+    if not len(leaves):
+        return {"effective_sample_size": None, "priority_entropy": None}
+    total = leaves.sum()
+    return {
+        "effective_sample_size": float(total**2 / leaves.square().sum()),
+        "priority_entropy": float(total.log() - torch.xlogy(leaves, leaves).sum() / total),
+    }
 
 
 def check(state: State) -> None:

@@ -112,7 +112,7 @@ def rows_written(folder: Path) -> int:
 
 def numbered(count, capacity=1000, **settings):
     fields = {"obs": Field((2,)), "action": Field()}
-    buffer = ReplayBuffer(capacity, fields, sampler=Proportional(), **settings)
+    buffer = ReplayBuffer(capacity, fields, **{"sampler": Proportional(), **settings})
     write(buffer, count)
     return buffer
 
