@@ -673,6 +673,8 @@ class ReplayBuffer:
         """
         folder = Path(path)
         manifest = loading.read_settings(folder)
+        if manifest["settings"] is None:
+            raise InputError(f"{folder} holds a note, but no buffer was saved with it")
         settings = undescribe(manifest["settings"])
         fields, saved_capacity = settings.pop("fields"), settings.pop("capacity")
         demonstrations = int(manifest["ring_start"])

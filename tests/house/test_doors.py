@@ -19,7 +19,7 @@ DOORS = {
     "tyro": ["cli/*.py"],
     "rich": ["cli/*.py", "training/sinks*.py", "training/console.py"],
     "tensorboard": ["training/sinks*.py"],
-    "safetensors": ["training/checkpoint.py"],
+    "safetensors": ["training/policy.py"],
     "matplotlib": ["report/plots.py", "bench/chart.py"],
     **{peer: [f"bench/sides/{peer}.py"] for peer in ("cpprb", "flashbax", "tianshou", "torchrl")},
     "stable_baselines3": ["bench/sides/stable_baselines3.py"],

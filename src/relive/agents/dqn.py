@@ -228,6 +228,26 @@ class DQN:
         }
         return UpdateResult(td_error=magnitude, metrics=metrics)
 
+    # -- save
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that later actions and updates depend on, in the memory of the agent."""
+        return {
+            "online": self.online.state_dict(),
+            "target": self.target.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "updates": self.updates,
+            "rng": self.rng.bit_generator.state,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` of an agent with the same settings gave; copies it."""
+        self.online.load_state_dict(state["online"])
+        self.target.load_state_dict(state["target"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.updates = state["updates"]
+        self.rng.bit_generator.state = state["rng"]
+
     def _next_value(self, next_obs: Observation) -> Tensor:
         """Value of the observation each row ends in, `[B]`."""
         q_target: Tensor = self.target(next_obs)

@@ -32,7 +32,7 @@ def make_vector_env(env_id: str, num_envs: int = 1) -> SyncVectorEnv:
 
     A copy whose episode ends is reset in the same step: the observation returned is the first one
     of the new episode, and `info["final_obs"]` has the last one of the old. No step is spent on a
-    reset, so every step is a transition.
+    reset, so every step is a transition. Each copy is `Replayable`, so that a run can be resumed.
 
     Raises:
         ConfigError: There is no such environment, or a package it needs is missing.
@@ -41,9 +41,26 @@ def make_vector_env(env_id: str, num_envs: int = 1) -> SyncVectorEnv:
     make_env(env_id).close()  # errors name the id, not the place inside the vector environment
     from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+    from relive.envs.replayable import Replayable
+
     return SyncVectorEnv(
-        [lambda: make_env(env_id)] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP
+        [lambda: Replayable(make_env(env_id))] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP
     )
+
+
+def episodes_of(env: SyncVectorEnv) -> list[dict[str, Any]]:
+    """What the episodes that the copies are in follow from; see `relive.envs.replayable`."""
+    copies: Any = env.envs
+    return [copy.episode() for copy in copies]
+
+
+def resume_episodes(env: SyncVectorEnv, episodes: list[dict[str, Any]]) -> Any:
+    """Brings a new vector environment to where `episodes_of` was asked; its observation there."""
+    copies: Any = env.envs
+    for copy, episode in zip(copies, episodes, strict=True):
+        copy.resume(episode)
+    obs, _ = env.reset()
+    return obs
 
 
 def num_actions(env: Any) -> int:

@@ -41,6 +41,15 @@ class Adam:
         self.second = torch.zeros_like(self._vector)
         self.steps = torch.zeros((), device=self._vector.device)
 
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """The moments and the steps made so far."""
+        return {"first": self.first, "second": self.second, "steps": self.steps}
+
+    def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
+        """Copies what `state_dict` gave."""
+        for name, tensor in self.state_dict().items():
+            tensor.copy_(state[name])
+
     def step(self, lr: float) -> None:
         """Makes one step of size `lr`; waits for nothing."""
         self.steps += 1

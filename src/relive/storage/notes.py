@@ -51,15 +51,14 @@ def _plain(value: Any, arrays: list[Tensor], where: str) -> Any:
 
 
 def _kept(value: Any, arrays: list[Tensor], where: str) -> dict[str, Any]:
-    if isinstance(value, Tensor):
-        kind, kept = "tensor", value.detach().to("cpu", copy=True).contiguous()
-    else:
-        try:
-            kind, kept = "array", torch.from_numpy(np.array(value))
-        except TypeError:
-            raise InputError(
-                f"{where} is an array of {value.dtype}; torch has no such numbers"
-            ) from None
+    kind = "tensor" if isinstance(value, Tensor) else "array"
+    try:
+        given = value.detach() if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
+    except TypeError:
+        raise InputError(
+            f"{where} is an array of {value.dtype}; torch has no such numbers"
+        ) from None
+    kept = torch.empty(given.shape, dtype=given.dtype).copy_(given)  # dense, and on the CPU
     arrays.append(kept)
     return {kind: len(arrays) - 1}
 

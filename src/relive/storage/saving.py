@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from torch import Tensor
+
     from relive.ops.state import State
 
 FORMAT = 1
@@ -160,6 +162,21 @@ class Saver:
         self._manifests[folder.resolve()] = manifest
 
 
+def save_note(folder: Path, note: Any) -> None:
+    """Write a note without a buffer into a folder, in one step.
+
+    Raises:
+        InputError: The note cannot be kept; nothing has been written.
+    """
+    plain, kept = flatten(note)
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = {f"note.{k}": [array] for k, array in enumerate(kept)}
+    state = _write_arrays(folder, _next_number(folder), arrays, alone=False)
+    manifest = {"format": FORMAT, "settings": None, "note": plain, "segments": [], **state}
+    write_manifest(folder, MANIFEST, manifest)
+    _remove_others(folder, manifest)
+
+
 def write(folder: Path, snapshot: Snapshot, segments: list[dict[str, Any]]) -> dict[str, Any]:
     """Write new files for a snapshot; returns what the manifest says of them.
 
@@ -173,22 +190,29 @@ def write(folder: Path, snapshot: Snapshot, segments: list[dict[str, Any]]) -> d
         stored = write_bytes(folder, f"rows-{number}.bin", rows, alone=snapshot.moving)
         new = {**stored._asdict(), "start": snapshot.start, "stop": snapshot.stop}
         segments = [*segments, new]
-    parts = (bytes_of(part) for array in snapshot.arrays.values() for part in array)
-    stored = write_bytes(folder, f"state-{number}.bin", parts, alone=snapshot.moving)
     return {
         "stop": snapshot.stop,
         "last": snapshot.last,
         "changed": snapshot.changed,
         "segments": segments,
+        **_write_arrays(folder, number, snapshot.arrays, alone=snapshot.moving),
+    }
+
+
+def _write_arrays(
+    folder: Path, number: int, arrays: dict[str, list[Tensor]], *, alone: bool
+) -> dict[str, Any]:
+    """Write all that is not rows into one file; returns what the manifest says of it."""
+    parts = (bytes_of(part) for array in arrays.values() for part in array)
+    stored = write_bytes(folder, f"state-{number}.bin", parts, alone=alone)
+    shapes = {  # of one part as it is, of several along the first axis
+        name: [sum(map(len, parts)), *parts[0].shape[1:]] if parts[0].ndim else []
+        for name, parts in arrays.items()
+    }
+    dtypes = {name: str(parts[0].dtype).removeprefix("torch.") for name, parts in arrays.items()}
+    return {
         "state": stored._asdict(),
-        "arrays": {
-            name: [
-                str(parts[0].dtype).removeprefix("torch."),
-                # of one part as it is, of several along the first axis
-                [sum(map(len, parts)), *parts[0].shape[1:]] if parts[0].ndim else [],
-            ]
-            for name, parts in snapshot.arrays.items()
-        },
+        "arrays": {name: [dtypes[name], shapes[name]] for name in arrays},
     }
 
 

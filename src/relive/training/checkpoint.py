@@ -1,96 +1,111 @@
-"""A trained policy as one file.
+"""Saves of a run, to go on from: `checkpoint/` in the run directory.
 
-`policy.safetensors` holds the weights and, in its metadata, all that is needed to rebuild the
-network: no code is run to read it, and neither the environment nor the buffer is needed.
+It is a saved buffer (`ReplayBuffer.load` reads it) whose note holds everything else, so that both
+are replaced in one step. A save is written in the background, one at a time; a run that is killed
+meanwhile goes on from the one before.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Mapping
-from pathlib import Path
+import warnings
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from relive.agents.dqn import DQN, DQNConfig
-from relive.errors import InputError
-from relive.fields import Field
+from relive.buffer import ReplayBuffer
+from relive.errors import ConfigError, InputError
+from relive.storage.saving import save_note
 
 if TYPE_CHECKING:
-    from relive.fields import Fields
+    from concurrent.futures import Future
+    from pathlib import Path
 
-POLICY = "policy.safetensors"
-FORMAT = "relive-policy-1"
+    from relive.training.config import TrainConfig
+    from relive.training.loop import Trainer
 
-
-def save_policy(agent: DQN, path: Path | str) -> None:
-    """Writes the online network of `agent` to `path`, in one step: a file there stays whole."""
-    from safetensors.torch import save_file
-
-    path = Path(path)
-    metadata = {
-        "format": FORMAT,
-        "algorithm": "dqn",
-        "obs": json.dumps(_fields_to_json(agent.obs)),
-        "num_actions": str(agent.num_actions),
-        "agent": json.dumps(dataclasses.asdict(agent.config)),
-    }
-    # parameters are views of one vector, which the format does not allow
-    weights = {name: value.clone() for name, value in agent.online.state_dict().items()}
-    unfinished = path.with_suffix(".part")
-    save_file(weights, unfinished, metadata)
-    unfinished.replace(path)
+CHECKPOINT = "checkpoint"
 
 
-def load_policy(path: Path | str, device: torch.device | str = "cpu") -> DQN:
-    """The agent saved in a run directory, or in a file, ready to act.
+class Checkpoints:
+    """Writes the saves of one run.
 
     Args:
-        path: A run directory, or its `policy.safetensors`.
-        device: Where its network goes.
+        folder: Where to.
+        buffer: Of the run; None leaves its rows out.
+    """
+
+    def __init__(self, folder: Path, buffer: ReplayBuffer | None) -> None:
+        self._folder, self._buffer = folder, buffer
+        self._saving: Future[None] | None = None
+
+    def save(self, trainer: Trainer, metrics_bytes: int) -> None:
+        """Saves the run as it is, between two steps, once the save before is done.
+
+        A save that fails (a full disk) is told by a warning; training goes on, and the one before
+        stays.
+        """
+        self.finish()
+        note = {"trainer": trainer.state_dict(), "metrics_bytes": metrics_bytes}
+        try:
+            if self._buffer is None:
+                save_note(self._folder, note)
+            else:
+                self._saving = self._buffer.save(self._folder, note=note, background=True)
+        except OSError as error:
+            _warn(error)
+
+    def finish(self) -> None:
+        """Waits for the save under way."""
+        saving, self._saving = self._saving, None
+        if saving is not None and (error := saving.exception()) is not None:
+            _warn(error)
+
+
+def _warn(error: BaseException) -> None:
+    warnings.warn(f"the run could not be saved: {error}", RuntimeWarning, stacklevel=3)
+
+
+def load_checkpoint(folder: Path, config: TrainConfig) -> tuple[ReplayBuffer | None, Any]:
+    """The buffer and the note of the last save of a run; no buffer if its rows were left out.
 
     Raises:
-        InputError: There is no such file, or it holds no policy of relive.
+        InputError: The run was killed before its first save.
+        CorruptError: A file of it is damaged.
     """
-    from safetensors import SafetensorError, safe_open
-
-    path = Path(path)
-    path = path / POLICY if path.is_dir() else path
-    if not path.is_file():
-        raise InputError(
-            f"there is no policy at {path}; `relive train` leaves one in its run directory"
-        )
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no mapping
-    except SafetensorError as error:
-        raise InputError(f"{path} is not a safetensors file: {error}") from None
-    if metadata.get("format") != FORMAT:
+        note = ReplayBuffer.saved_note(folder)
+    except InputError as error:
         raise InputError(
-            f"{path} does not hold a policy of this version: expected format {FORMAT}, "
-            f"found {metadata.get('format')}"
+            f"{folder.parent} cannot go on: {error}; a run is saved every "
+            f"{config.save_every} steps (save_every) and when it is stopped"
+        ) from None
+    return ReplayBuffer.load(folder) if config.save_buffer else None, note
+
+
+def require_same(saved: TrainConfig, given: TrainConfig) -> None:
+    """Refuse to go on with other settings; another device is allowed.
+
+    Raises:
+        ConfigError: Names each setting that differs.
+    """
+    before, now = dict(_flat(saved.to_json())), dict(_flat(given.to_json()))
+    differing = [
+        f"{name} was {before.get(name)}, given {now.get(name)}"
+        for name in {**before, **now}
+        if before.get(name) != now.get(name) and name != "device"
+    ]
+    if differing:
+        raise ConfigError(
+            f"a run goes on with the settings it began with, but {'; '.join(differing)}; "
+            "leave them out, or begin another run"
         )
-    config = json.loads(metadata["agent"])
-    agent = DQN(
-        _fields_from_json(json.loads(metadata["obs"])),
-        int(metadata["num_actions"]),
-        DQNConfig(**dict(config, hidden=tuple(config["hidden"]))),
-        device=device,
-    )
-    agent.online.load_state_dict(weights)
-    return agent
 
 
-def _fields_to_json(fields: Field | Fields) -> dict[str, Any]:
-    if isinstance(fields, Mapping):
-        return {"dict": {name: _fields_to_json(entry) for name, entry in fields.items()}}
-    return {"shape": list(fields.shape), "dtype": str(fields.dtype).removeprefix("torch.")}
-
-
-def _fields_from_json(plain: dict[str, Any]) -> Field | Fields:
-    if "dict" in plain:
-        return {name: _fields_from_json(entry) for name, entry in plain["dict"].items()}
-    return Field(tuple(plain["shape"]), getattr(torch, plain["dtype"]))
+def _flat(settings: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    return [
+        entry
+        for name, value in settings.items()
+        for entry in (
+            _flat(value, f"{prefix}{name}.")
+            if isinstance(value, dict)
+            else [(prefix + name, value)]
+        )
+    ]

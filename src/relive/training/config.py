@@ -149,6 +149,10 @@ class TrainConfig:
     """Greedy episodes after training; 0 for none."""
     log_every: int = 500
     """Steps between two records of progress."""
+    save_every: int = 25_000
+    """Steps between two saves to resume from, in the background; 0 saves at the end only."""
+    save_buffer: bool = True
+    """Save the rows of the buffer too; without them a run that is resumed fills it anew."""
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     """The buffer."""
     agent: DQNConfig = field(default_factory=DQNConfig)
@@ -165,6 +169,7 @@ class TrainConfig:
             ("updates_per_train", 1),
             ("eval_episodes", 0),
             ("log_every", 1),
+            ("save_every", 0),
         ):
             value = getattr(self, name)
             if value is not None and value < least:
@@ -181,6 +186,11 @@ class TrainConfig:
         """Updates owed when the step count goes from `before` to `after`; none before the start."""
         start = min(max(before, self.learning_starts), after)
         return (after // self.train_every - start // self.train_every) * self.updates_per_train
+
+    def save_is_due(self, before: int, after: int) -> bool:
+        """Whether a save falls between two step counts; the last step has one of its own."""
+        every = self.save_every
+        return every > 0 and after // every > before // every and after < self.total_steps
 
     def to_json(self) -> dict[str, Any]:
         """The settings as plain values, nested."""

@@ -9,10 +9,12 @@ It writes no file and prints nothing: whoever iterates does. `run` is what `reli
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from relive.envs.make import episodes_of, resume_episodes
+from relive.errors import UnsupportedError
 from relive.schedules import Linear
 from relive.training.evaluate import evaluate, evaluation_seeds
 from relive.training.measure import Episodes, MetricMeans, priority_histogram
@@ -23,7 +25,9 @@ from relive.training.records import (
     Record,
     ReplayMeasured,
     RunEnded,
+    RunResumed,
     RunStarted,
+    SaveDue,
     TrainingProgress,
 )
 from relive.training.runtime import cpu_settings, versions
@@ -36,7 +40,8 @@ if TYPE_CHECKING:
 
 def train(config: TrainConfig) -> Iterator[Record]:
     """Trains and evaluates, yielding what happens as it happens; see `Trainer.records`."""
-    return Trainer(config, build(config)).records()
+    trainer = Trainer(config, build(config))
+    return (record for record in trainer.records() if not isinstance(record, SaveDue))
 
 
 @final
@@ -58,7 +63,10 @@ class Trainer:
         self._episodes = Episodes(config.num_envs)
         self._means = MetricMeans()
         self._batch = parts.buffer.empty_batch(config.replay.batch_size)
+        self._obs: Any = None  # before the first reset
         self._step = 0
+        self._warm_until = 0  # no update before, whatever is due
+        self._resumed: RunResumed | None = None
         self._start = time.perf_counter()
         self._logged = (0, self._start)
 
@@ -67,7 +75,65 @@ class Trainer:
         """Share of random actions now: all of them until learning starts."""
         return 1.0 if self._step < self.config.learning_starts else self._epsilon(self._step)
 
-    def records(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Record]:
+    def state_dict(self) -> dict[str, Any]:
+        """All that the run depends on from here, but for the buffer; between two steps only.
+
+        The environments say what was done in their episodes; see `relive.envs.replayable`.
+        """
+        return {
+            "step": self._step,
+            "logged": self._logged[0],
+            "seconds": time.perf_counter() - self._start,
+            "progress": self._buffer.stats()["progress"],
+            "episodes": self._episodes.state_dict(),
+            "means": self._means.state_dict(),
+            "agent": self._agent.state_dict(),
+            "envs": episodes_of(self._env),
+            "obs": self._obs,
+            "versions": versions(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any], *, buffer_kept: bool = True) -> None:
+        """Goes on where `state_dict` was asked for; the buffer must be as it was then.
+
+        Args:
+            state: Of a trainer with the same settings.
+            buffer_kept: False if the buffer is empty: then it is filled for `learning_starts`
+                steps, with the policy as it is, before the next update.
+
+        Raises:
+            UnsupportedError: An environment did not come back to where it was.
+        """
+        self._obs = resume_episodes(self._env, state["envs"])
+        if not _equal(self._obs, state["obs"]):
+            raise UnsupportedError(
+                f"{self.config.env} cannot be resumed: the same seed and actions led it elsewhere, "
+                "so it draws chance from outside, or remembers earlier episodes"
+            )
+        self._step, self._start = state["step"], time.perf_counter() - state["seconds"]
+        self._logged = (state["logged"], time.perf_counter())
+        self._episodes.load_state_dict(state["episodes"])
+        self._means.load_state_dict(state["means"], self._agent.device)
+        self._agent.load_state_dict(state["agent"])
+        before, now = state["versions"], versions()
+        changed = {
+            name: f"{before.get(name)} before, {now[name]} now"
+            for name in now
+            if before.get(name) != now[name]
+        }
+        if not buffer_kept:
+            self._warm_until = self._step + self.config.learning_starts
+            self._buffer.set_progress(state["progress"])
+            changed["buffer"] = f"not saved; filled anew until step {self._warm_until}"
+        self._resumed = RunResumed(
+            step=self._step,
+            config=self.config.to_json(),
+            versions=now,
+            episodes=self._episodes.ended,
+            changed=changed,
+        )
+
+    def records(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Record | SaveDue]:
         """Runs to the end, once.
 
         With one seed, one machine and one number of threads the records are the same every time,
@@ -78,14 +144,16 @@ class Trainer:
                 order: what is known is still yielded, evaluation is left out.
 
         Yields:
-            `RunStarted`; `EpisodeEnded` and `TrainingProgress` as they come; `ReplayMeasured`;
-            `Evaluated`; `RunEnded`.
+            `RunStarted` (or `RunResumed`); `EpisodeEnded` and `TrainingProgress` as they come;
+            `ReplayMeasured`; `Evaluated`; `RunEnded`. `SaveDue` whenever a save is due, also when
+            the last step has been made.
         """
         config = self.config
         with cpu_settings(config.threads):
-            yield RunStarted(step=0, config=config.to_json(), versions=versions())
+            yield self._resumed or RunStarted(step=0, config=config.to_json(), versions=versions())
             try:
                 yield from self._train(stop)
+                yield SaveDue(step=self._step)
                 interrupted = self._step < config.total_steps
             except KeyboardInterrupt:
                 interrupted = True
@@ -101,11 +169,13 @@ class Trainer:
                 interrupted=interrupted,
             )
 
-    def _train(self, stop: Callable[[], bool]) -> Iterator[Record]:
+    def _train(self, stop: Callable[[], bool]) -> Iterator[Record | SaveDue]:
         """Steps the environments to the end of the run, learning as it goes."""
         config, env = self.config, self._env
-        obs, _ = env.reset(seed=self._env_seeds)
+        if self._obs is None:
+            self._obs, _ = env.reset(seed=self._env_seeds)
         while self._step < config.total_steps and not stop():
+            obs = self._obs
             action = self._agent.act(obs, self.epsilon)
             next_obs, reward, terminated, truncated, info = env.step(action)
             self._buffer.add(
@@ -117,12 +187,15 @@ class Trainer:
                 truncated=truncated,
                 final_obs=info.get("final_obs"),
             )
-            obs, before, self._step = next_obs, self._step, self._step + config.num_envs
+            self._obs, before, self._step = next_obs, self._step, self._step + config.num_envs
             yield from self._episodes.add(reward, terminated | truncated, self._step)
-            if updates := config.updates_due(before, self._step):
+            updates = config.updates_due(before, self._step)
+            if updates and self._step > self._warm_until:
                 self._learn(updates)
             if self._step // config.log_every > before // config.log_every:
                 yield self._progress()
+            if config.save_is_due(before, self._step):
+                yield SaveDue(step=self._step)
 
     def _learn(self, updates: int) -> None:
         """Draws a batch, learns from it and tells the buffer how wrong it was, `updates` times."""
@@ -147,7 +220,7 @@ class Trainer:
             q_mean=means.get("q_mean"),
             grad_norm=means.get("grad_norm"),
             epsilon=self.epsilon,
-            beta=self._buffer.stats()["beta"] if self._buffer.prioritized else None,
+            beta=self._buffer.beta,
             fill=len(self._buffer) / self._buffer.capacity,
             seconds=now - self._start,
             steps_per_second=(self._step - last_step) / (now - last_time),
@@ -179,3 +252,10 @@ class Trainer:
             std=float(np.std(returns)),
             reference=REFERENCES.get(self.config.env),
         )
+
+
+def _equal(obs: Any, other: Any) -> bool:
+    """Whether observations are the same numbers; NaN equals NaN."""
+    if isinstance(obs, dict):
+        return obs.keys() == other.keys() and all(_equal(obs[k], other[k]) for k in obs)
+    return np.array_equal(obs, other, equal_nan=np.issubdtype(np.asarray(obs).dtype, np.inexact))

@@ -34,6 +34,15 @@ class MetricMeans:
             self._sums += values
         self._count += 1
 
+    def state_dict(self) -> dict[str, Any]:
+        """What has been added since the last `take`."""
+        return {"names": self._names, "sums": self._sums, "count": self._count}
+
+    def load_state_dict(self, state: dict[str, Any], device: torch.device) -> None:
+        """Goes on from what `state_dict` gave."""
+        self._names, self._count = state["names"], state["count"]
+        self._sums = None if state["sums"] is None else state["sums"].to(device)
+
     def take(self) -> dict[str, float]:
         """The means since the last call, empty if nothing was added. Waits for the device."""
         if self._sums is None:
@@ -44,9 +53,14 @@ class MetricMeans:
 
 
 class Episodes:
-    """Return and length of the episode that each of E environments is in."""
+    """Return and length of the episode that each of E environments is in.
+
+    Attributes:
+        ended: Episodes that came to their end.
+    """
 
     def __init__(self, num_envs: int) -> None:
+        self.ended = 0
         self._returns = np.zeros(num_envs)
         self._lengths = np.zeros(num_envs, dtype=np.int64)
 
@@ -70,6 +84,16 @@ class Episodes:
                 length=int(self._lengths[env]),
             )
             self._returns[env] = self._lengths[env] = 0
+            self.ended += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where all episodes stand."""
+        return {"ended": self.ended, "returns": self._returns, "lengths": self._lengths}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from what `state_dict` gave."""
+        self.ended = state["ended"]
+        self._returns[:], self._lengths[:] = state["returns"], state["lengths"]
 
 
 def priority_histogram(priorities: Tensor, bins: int = 40) -> tuple[list[float], list[int]]:

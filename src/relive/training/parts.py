@@ -34,8 +34,12 @@ class Parts(NamedTuple):
     agent: DQN
 
 
-def build(config: TrainConfig) -> Parts:
+def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
     """Makes the parts of a run; each draws from a random stream of its own.
+
+    Args:
+        config: Settings.
+        buffer: One that was saved; None makes an empty one.
 
     Raises:
         ConfigError: An environment that does not exist, or that the agent cannot act in.
@@ -43,16 +47,17 @@ def build(config: TrainConfig) -> Parts:
     env_stream, buffer_stream, agent_stream = np.random.SeedSequence(config.seed).spawn(3)
     env = make_vector_env(config.env, config.num_envs)
     replay = config.replay
-    buffer = ReplayBuffer.for_env(
-        env,
-        replay.capacity,
-        sampler=replay.build_sampler(config.planned_updates),
-        window=replay.build_window(),
-        n_step=replay.n_step,
-        gamma=replay.gamma,
-        seed=int(buffer_stream.generate_state(1)[0]),
-        track_reuse=True,
-    )
+    if buffer is None:
+        buffer = ReplayBuffer.for_env(
+            env,
+            replay.capacity,
+            sampler=replay.build_sampler(config.planned_updates),
+            window=replay.build_window(),
+            n_step=replay.n_step,
+            gamma=replay.gamma,
+            seed=int(buffer_stream.generate_state(1)[0]),
+            track_reuse=True,
+        )
     agent = DQN(
         fields_of(env)["obs"],
         num_actions(env),

@@ -28,6 +28,20 @@ class RunStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunResumed:
+    """The first record of a run that goes on; all since the save has been taken back."""
+
+    step: int
+    config: dict[str, Any]
+    versions: dict[str, str]
+    """Of the machine it goes on with."""
+    episodes: int
+    """That ended before."""
+    changed: dict[str, str]
+    """What is not as it was, name to words: numbers may differ from a run without a break."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeEnded:
     """An episode came to its end, terminated or truncated."""
 
@@ -108,7 +122,22 @@ class RunEnded:
     """Whether it was stopped before all its steps were made."""
 
 
-Record = RunStarted | EpisodeEnded | TrainingProgress | Evaluated | ReplayMeasured | RunEnded
+Record = (
+    RunStarted
+    | RunResumed
+    | EpisodeEnded
+    | TrainingProgress
+    | Evaluated
+    | ReplayMeasured
+    | RunEnded
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveDue:
+    """Not a record: between two steps, when the run may be saved (`Trainer.state_dict`)."""
+
+    step: int
 
 
 def as_json(record: Record) -> dict[str, Any]:

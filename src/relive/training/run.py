@@ -3,6 +3,7 @@
 config.json          the settings
 metrics.jsonl        every record, one a line
 policy.safetensors   the weights of the policy
+checkpoint/          the last save, to go on from
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relive.errors import ConfigError
-from relive.training.checkpoint import POLICY, save_policy
+from relive.errors import ConfigError, InputError
+from relive.training.checkpoint import CHECKPOINT, Checkpoints, load_checkpoint, require_same
+from relive.training.config import TrainConfig
 from relive.training.loop import Trainer
-from relive.training.parts import build
-from relive.training.records import Evaluated, RunEnded
+from relive.training.parts import Parts, build
+from relive.training.policy import POLICY, save_policy
+from relive.training.records import Evaluated, RunEnded, SaveDue
 from relive.training.sinks import JsonLines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
-    from relive.training.config import TrainConfig
     from relive.training.sinks import Sink
 
 CONFIG = "config.json"
@@ -63,7 +65,10 @@ def with_run_directory(config: TrainConfig) -> TrainConfig:
         names = itertools.chain([name], (f"{name}-{k}" for k in itertools.count(2)))
         out = next(path for path in (Path("runs", name) for name in names) if not path.exists())
     elif (out / METRICS).exists():
-        raise ConfigError(f"out {out} has a run in it; name another directory, or remove it")
+        raise ConfigError(
+            f"out {out} has a run in it; name another directory, or go on with "
+            f"that run: relive train --resume {out}"
+        )
     out.mkdir(parents=True, exist_ok=True)
     return dataclasses.replace(config, out=out)
 
@@ -72,7 +77,8 @@ def run(config: TrainConfig, sinks: Sequence[Sink] = ()) -> RunResult:
     """Trains, and leaves a run directory.
 
     The first Ctrl-C (or SIGTERM, which schedulers send) ends the run in good order after the step
-    it is in, a second one at once; whatever stops it, the weights and the records so far are kept.
+    it is in, a second one at once; whatever stops it, the weights and the records so far are kept,
+    and `resume` goes on from the last save.
 
     Args:
         config: Settings; `out` is chosen if it is None.
@@ -83,19 +89,91 @@ def run(config: TrainConfig, sinks: Sequence[Sink] = ()) -> RunResult:
     """
     parts = build(config)
     config = with_run_directory(config)
+    assert config.out is not None  # filled in
+    settings = json.dumps(config.to_json(), indent=2)
+    (config.out / CONFIG).write_text(settings + "\n", encoding="utf-8")
+    trainer = Trainer(config, parts)
+    return _to_the_end(trainer, parts, JsonLines(config.out / METRICS), sinks)
+
+
+def resume(
+    out: Path, sinks: Sequence[Sink] = (), *, config: TrainConfig | None = None
+) -> RunResult:
+    """Goes on with a run that was stopped or killed, from its last save.
+
+    On a CPU the run ends as it would have without a break, number for number: rows, priorities,
+    random states, schedules, half-finished n-step windows and episodes go on (an episode is played
+    again from its seed and actions). Records after the save are taken back and come anew.
+
+    Args:
+        out: The run directory.
+        sinks: As in `run`.
+        config: Settings; None for those of the run. Only the device may differ.
+
+    Raises:
+        InputError: No run is there, it has ended, or it was never saved.
+        ConfigError: A setting differs; says which.
+        CorruptError: The save is damaged.
+        UnsupportedError: The environment cannot be brought back to where it was.
+    """
+    saved = run_settings(out)
+    config = saved if config is None else config
+    require_same(saved, config)
+    if _has_ended(out / METRICS):
+        raise InputError(f"the run in {out} has come to its end: there is nothing to go on with")
+    buffer, note = load_checkpoint(out / CHECKPOINT, config)
+    parts = build(config, buffer)
+    trainer = Trainer(config, parts)
+    trainer.load_state_dict(note["trainer"], buffer_kept=buffer is not None)
+    metrics = JsonLines(out / METRICS, keep=note["metrics_bytes"])
+    return _to_the_end(trainer, parts, metrics, sinks)
+
+
+def run_settings(out: Path) -> TrainConfig:
+    """The settings of the run in a directory, which may have been moved.
+
+    Raises:
+        InputError: None is there, or it is of another version.
+    """
+    try:
+        plain = json.loads((out / CONFIG).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{out} is not a run directory: it has no {CONFIG}") from None
+    except ValueError as error:
+        raise InputError(f"{out / CONFIG} is no JSON: {error}") from None
+    return dataclasses.replace(TrainConfig.from_json(plain), out=out)
+
+
+def _has_ended(metrics: Path) -> bool:
+    """Whether the last record says that all has been done."""
+    lines = metrics.read_bytes().splitlines() if metrics.exists() else []
+    try:
+        last = json.loads(lines[-1])
+        return bool(last["record"] == "run_ended" and not last["interrupted"])
+    except (IndexError, ValueError, KeyError, TypeError):
+        return False  # killed
+
+
+def _to_the_end(
+    trainer: Trainer, parts: Parts, metrics: JsonLines, sinks: Sequence[Sink]
+) -> RunResult:
+    config = trainer.config
     out = config.out
     assert out is not None  # filled in
-    settings = json.dumps(config.to_json(), indent=2)
-    (out / CONFIG).write_text(settings + "\n", encoding="utf-8")
-    trainer = Trainer(config, parts)
     evaluated, ended = None, None
     with ExitStack() as stack:
-        listeners: list[Sink] = [JsonLines(out / METRICS), *sinks]
+        listeners: list[Sink] = [metrics, *sinks]
         for sink in listeners:
             stack.callback(sink.close)
         stack.callback(lambda: save_policy(parts.agent, out / POLICY))
+        checkpoints = Checkpoints(out / CHECKPOINT, parts.buffer if config.save_buffer else None)
+        stack.callback(checkpoints.finish)
         stop = stack.enter_context(_stop_on_interrupt())
         for record in trainer.records(stop):
+            if isinstance(record, SaveDue):
+                save_policy(parts.agent, out / POLICY)
+                checkpoints.save(trainer, metrics.size())
+                continue
             for sink in listeners:
                 sink.record(record)
             match record:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from os import SEEK_END
 from typing import TYPE_CHECKING, Protocol
 
-from relive.errors import MissingExtraError
+from relive.errors import InputError, MissingExtraError
 from relive.training.records import EpisodeEnded, Evaluated, Record, TrainingProgress, as_json
 
 if TYPE_CHECKING:
@@ -31,16 +32,31 @@ class JsonLines:
 
     Args:
         path: Of the file; one that is there is written over.
+        keep: Bytes of it that stay, for a run that goes on.
+
+    Raises:
+        InputError: The file is shorter than that.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("w", encoding="utf-8")
+    def __init__(self, path: Path, keep: int = 0) -> None:
+        if keep:
+            with path.open("rb+") as file:
+                if file.seek(0, SEEK_END) < keep:
+                    raise InputError(f"{path} has lost records that it had when the run was saved")
+                file.truncate(keep)
+        self._path = path
+        self._file = path.open("a" if keep else "w", encoding="utf-8")
 
     def record(self, record: Record) -> None:
         """Appends a line."""
         self._file.write(json.dumps(as_json(record)) + "\n")
         if not isinstance(record, EpisodeEnded):
             self._file.flush()
+
+    def size(self) -> int:
+        """Bytes so far; all have been handed to the system."""
+        self._file.flush()
+        return self._path.stat().st_size
 
     def close(self) -> None:
         """Closes the file."""
@@ -52,17 +68,18 @@ class TensorBoard:
 
     Args:
         folder: Where event files go.
+        resumed_at: Points of this step and later, that a run has taken back, are hidden.
 
     Raises:
         MissingExtraError: TensorBoard is not installed.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise MissingExtraError("tensorboard", extra="tensorboard") from None
-        self._writer = SummaryWriter(str(folder))
+        self._writer = SummaryWriter(str(folder), purge_step=resumed_at)
 
     def record(self, record: Record) -> None:
         """Adds what the record says as points of curves."""

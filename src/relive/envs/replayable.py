@@ -1,0 +1,80 @@
+"""Environments whose state can be saved without their help."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+import numpy as np
+
+if TYPE_CHECKING:
+    from gymnasium import Env
+
+
+class Replayable(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An environment that can be brought back to where it is by playing its episode again.
+
+    Every reset is given a seed from a stream of the wrapper's own, so an episode follows from that
+    seed and its actions: they are all that `episode` has to keep, and nothing of the environment is
+    pickled. It must have no other memory from one episode to the next and no other source of
+    chance; whoever resumes compares the observation.
+
+    A long episode keeps all its actions (8 bytes a step where they are numbers), and takes as long
+    to resume as it took to play.
+
+    Args:
+        env: Is reset and stepped as before.
+    """
+
+    def __init__(self, env: Env[Any, Any]) -> None:
+        super().__init__(env)
+        self._stream = np.random.default_rng(0)
+        self._seed: int | None = None
+        self._actions = np.empty(0)
+        self._length = 0
+        self._resumed: tuple[Any, dict[str, Any]] | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begins an episode, with the next seed of the stream.
+
+        Args:
+            seed: Begins another stream.
+            options: Are passed on; an episode that needs them cannot be resumed.
+        """
+        if self._resumed is not None:
+            arrived, self._resumed = self._resumed, None
+            return arrived
+        if seed is not None:
+            self._stream = np.random.default_rng(seed)
+        self._seed, self._length = int(self._stream.integers(2**31)), 0
+        return self.env.reset(seed=self._seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """A step of the environment; the action is remembered."""
+        if self._length == len(self._actions):
+            like = np.asarray(action)
+            longer = np.empty((max(64, 2 * self._length), *like.shape), like.dtype)
+            longer[: self._length] = self._actions[: self._length]
+            self._actions = longer
+        self._actions[self._length] = action
+        self._length += 1
+        return self.env.step(action)
+
+    def episode(self) -> dict[str, Any]:
+        """The stream of seeds, and the seed and the actions of the episode so far."""
+        return {
+            "stream": self._stream.bit_generator.state,
+            "seed": self._seed,
+            "actions": self._actions[: self._length].copy(),
+        }
+
+    def resume(self, episode: dict[str, Any]) -> None:
+        """Plays an episode that `episode` told; the next `reset` tells where that led."""
+        self._stream.bit_generator.state = episode["stream"]
+        self._seed, self._length = episode["seed"], 0
+        obs, info = self.env.reset(seed=self._seed)
+        for action in episode["actions"]:
+            obs, _, _, _, info = self.step(action)
+        self._resumed = obs, info

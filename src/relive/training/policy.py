@@ -1,0 +1,96 @@
+"""A trained policy as one file.
+
+`policy.safetensors` holds the weights and, in its metadata, all that is needed to rebuild the
+network: no code is run to read it, and neither the environment nor the buffer is needed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from relive.agents.dqn import DQN, DQNConfig
+from relive.errors import InputError
+from relive.fields import Field
+
+if TYPE_CHECKING:
+    from relive.fields import Fields
+
+POLICY = "policy.safetensors"
+FORMAT = "relive-policy-1"
+
+
+def save_policy(agent: DQN, path: Path | str) -> None:
+    """Writes the online network of `agent` to `path`, in one step: a file there stays whole."""
+    from safetensors.torch import save_file
+
+    path = Path(path)
+    metadata = {
+        "format": FORMAT,
+        "algorithm": "dqn",
+        "obs": json.dumps(_fields_to_json(agent.obs)),
+        "num_actions": str(agent.num_actions),
+        "agent": json.dumps(dataclasses.asdict(agent.config)),
+    }
+    # parameters are views of one vector, which the format does not allow
+    weights = {name: value.clone() for name, value in agent.online.state_dict().items()}
+    unfinished = path.with_suffix(".part")
+    save_file(weights, unfinished, metadata)
+    unfinished.replace(path)
+
+
+def load_policy(path: Path | str, device: torch.device | str = "cpu") -> DQN:
+    """The agent saved in a run directory, or in a file, ready to act.
+
+    Args:
+        path: A run directory, or its `policy.safetensors`.
+        device: Where its network goes.
+
+    Raises:
+        InputError: There is no such file, or it holds no policy of relive.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(path)
+    path = path / POLICY if path.is_dir() else path
+    if not path.is_file():
+        raise InputError(
+            f"there is no policy at {path}; `relive train` leaves one in its run directory"
+        )
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no mapping
+    except SafetensorError as error:
+        raise InputError(f"{path} is not a safetensors file: {error}") from None
+    if metadata.get("format") != FORMAT:
+        raise InputError(
+            f"{path} does not hold a policy of this version: expected format {FORMAT}, "
+            f"found {metadata.get('format')}"
+        )
+    config = json.loads(metadata["agent"])
+    agent = DQN(
+        _fields_from_json(json.loads(metadata["obs"])),
+        int(metadata["num_actions"]),
+        DQNConfig(**dict(config, hidden=tuple(config["hidden"]))),
+        device=device,
+    )
+    agent.online.load_state_dict(weights)
+    return agent
+
+
+def _fields_to_json(fields: Field | Fields) -> dict[str, Any]:
+    if isinstance(fields, Mapping):
+        return {"dict": {name: _fields_to_json(entry) for name, entry in fields.items()}}
+    return {"shape": list(fields.shape), "dtype": str(fields.dtype).removeprefix("torch.")}
+
+
+def _fields_from_json(plain: dict[str, Any]) -> Field | Fields:
+    if "dict" in plain:
+        return {name: _fields_from_json(entry) for name, entry in plain["dict"].items()}
+    return Field(tuple(plain["shape"]), getattr(torch, plain["dtype"]))
