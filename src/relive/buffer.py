@@ -821,10 +821,10 @@ class ReplayBuffer:
 
     def __reduce__(self) -> Any:
         """Pickle and copy everything, rows too."""
-        with self._lock:
-            tensors = {name: tensor.clone() for name, tensor in self._state.tensors().items()}
+        with self._lock:  # arrays: torch would send tensors to a process as open files
+            arrays = {name: t.numpy().copy() for name, t in self._state.tensors().items()}
         settings = {**self._settings, "fields": self._layout.fields, "capacity": self.capacity}
-        return _unpickled, (type(self), settings, tensors)
+        return _unpickled, (type(self), settings, arrays)
 
     def __repr__(self) -> str:
         return (
@@ -874,10 +874,11 @@ class ReplayBuffer:
 
 
 def _unpickled(
-    kind: type[ReplayBuffer], settings: dict[str, Any], tensors: dict[str, Tensor]
+    kind: type[ReplayBuffer], settings: dict[str, Any], arrays: dict[str, Any]
 ) -> ReplayBuffer:
     """A buffer with these settings and memory."""
     buffer = kind(**settings)
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     words = tensors.pop("words")
     buffer._state.words[w.CAPACITY :] = words[w.CAPACITY :]  # the addresses before are its own
     for name, tensor in tensors.items():

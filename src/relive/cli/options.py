@@ -104,6 +104,21 @@ def value_of(option: str, words: Sequence[str]) -> str | None:
     return None
 
 
+def without(option: str, words: Sequence[str]) -> list[str]:
+    """The words but for an option and its value.
+
+    >>> without("--resume", ["dqn", "--resume", "runs/a", "--seed", "1"])
+    ['dqn', '--seed', '1']
+    """
+    kept = []
+    skip = False
+    for word in words:
+        if not skip and not word.startswith(f"{option}=") and word != option:
+            kept.append(word)
+        skip = word == option
+    return kept
+
+
 def option_names(settings: type, prefix: str = "--") -> Iterator[str]:
     """The options that a dataclass stands for, those of nested ones with their dotted prefix.
 

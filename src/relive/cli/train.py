@@ -1,40 +1,48 @@
-"""`relive train ALGORITHM`: trains an agent, evaluates it, leaves a run directory with a report."""
+"""`relive train ALGORITHM`: trains an agent, evaluates it, leaves a run directory with a report.
+
+`relive train --resume RUN` goes on with a run that was stopped or killed.
+"""
 
 from __future__ import annotations
 
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from relive.cli.closest import unknown
 from relive.cli.main import INTERRUPTED
-from relive.cli.options import parse, value_of
+from relive.cli.options import parse, value_of, without
 from relive.envs import make_env, num_actions
 from relive.errors import ConfigError, MissingExtraError, ReliveError
-from relive.training import TensorBoard, TrainConfig, preset
+from relive.training import TensorBoard, TrainConfig, preset, resume
 from relive.training import run as run_training
+from relive.training.checkpoint import require_same
 from relive.training.config import Algorithm
 from relive.training.console import Console
-from relive.training.records import RunStarted
-from relive.training.run import with_run_directory
+from relive.training.records import RunResumed, RunStarted
+from relive.training.run import run_settings, with_run_directory
 from relive.warmup import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
+    from relive.training import RunResult
     from relive.training.records import Record
     from relive.training.sinks import Sink
 
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 HELP = f"""usage: relive train ALGORITHM --env ENV [options]
+       relive train --resume RUN
 
-Train an agent, evaluate it, write a run directory with a report.
+Train an agent, evaluate it, write a run directory with a report; or go on with a run that was
+stopped or killed, from its last save.
 
 algorithms: {", ".join(ALGORITHMS)}
 
 `relive train {ALGORITHMS[0]} --env CartPole-v1 --help` lists the options, with the values that the
 environment's preset gives them.
 """
+RESUME = "--resume"
 TENSORBOARD = "tensorboard"  # folder in the run directory
 
 
@@ -43,19 +51,10 @@ def run(words: Sequence[str]) -> int:
     if words and words[0] in {"-h", "--help"}:
         print(HELP, end="")
         return 0
-    config = settings(words)
-    with closing(make_env(config.env)) as env:
-        num_actions(env)  # refuses before a directory is made
-    print("kernels ", end="", flush=True)
-    print(f"ready in {warm_up():.1f} s (compiled once on a machine, then loaded)")
-    config = with_run_directory(config)
-    assert config.out is not None  # filled in
-    try:
-        result = run_training(config, [TensorBoardLater(config.out / TENSORBOARD), Console()])
-    except ReliveError:
-        with suppress(OSError):  # only an empty directory goes
-            config.out.rmdir()
-        raise
+    old_run = value_of(RESUME, words)
+    if old_run is None and RESUME in words:
+        raise ConfigError(f"{RESUME} names a run directory: relive train {RESUME} runs/NAME")
+    result = begin(settings(words)) if old_run is None else go_on(Path(old_run), words)
     print("run    ", result.out)
     try:
         from relive.report.page import write_report
@@ -64,6 +63,45 @@ def run(words: Sequence[str]) -> int:
     except MissingExtraError as missing:
         print("report  none:", missing)
     return INTERRUPTED if result.ended.interrupted else 0
+
+
+def begin(config: TrainConfig) -> RunResult:
+    """A new run."""
+    with closing(make_env(config.env)) as env:
+        num_actions(env)  # refuses before a directory is made
+    kernels()
+    config = with_run_directory(config)
+    assert config.out is not None  # filled in
+    try:
+        return run_training(config, [TensorBoardLater(config.out / TENSORBOARD), Console()])
+    except ReliveError:
+        with suppress(OSError):  # only an empty directory goes
+            config.out.rmdir()
+        raise
+
+
+def go_on(out: Path, words: Sequence[str]) -> RunResult:
+    """An old run; what is said of its settings must be what they are.
+
+    Raises:
+        ConfigError: Another algorithm, or a setting that differs.
+    """
+    saved = run_settings(out)
+    others = without(RESUME, words)
+    if others and not others[0].startswith("-"):
+        if others[0] != saved.algorithm:
+            raise ConfigError(f"the run in {out} trains {saved.algorithm}, given {others[0]}")
+        others = others[1:]
+    given = parse(TrainConfig, others, command=f"relive train {RESUME} {out}", default=saved)
+    require_same(saved, given)
+    kernels()
+    return resume(out, [TensorBoardLater(out / TENSORBOARD), Console()], config=given)
+
+
+def kernels() -> None:
+    """Compiles what is not, and says how long it took."""
+    print("kernels ", end="", flush=True)
+    print(f"ready in {warm_up():.1f} s (compiled once on a machine, then loaded)")
 
 
 def settings(words: Sequence[str]) -> TrainConfig:
@@ -98,9 +136,10 @@ class TensorBoardLater:
 
     def record(self, record: Record) -> None:
         """Passes the record on."""
-        if isinstance(record, RunStarted):
+        if isinstance(record, RunStarted | RunResumed):
+            resumed_at = record.step + 1 if isinstance(record, RunResumed) else None
             try:
-                self._sink = TensorBoard(self._folder)
+                self._sink = TensorBoard(self._folder, resumed_at)
             except MissingExtraError as missing:
                 print("no TensorBoard:", missing)
         if self._sink is not None:

@@ -56,7 +56,8 @@ class Replayable(gymnasium.Wrapper[Any, Any, Any, Any]):
         if self._length == len(self._actions):
             like = np.asarray(action)
             longer = np.empty((max(64, 2 * self._length), *like.shape), like.dtype)
-            longer[: self._length] = self._actions[: self._length]
+            if self._length:
+                longer[: self._length] = self._actions
             self._actions = longer
         self._actions[self._length] = action
         self._length += 1

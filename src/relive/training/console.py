@@ -18,6 +18,7 @@ from relive.training.records import (
     Evaluated,
     Record,
     RunEnded,
+    RunResumed,
     RunStarted,
     TrainingProgress,
 )
@@ -56,7 +57,10 @@ class Console:
         """Shows the record, if it is one that is shown."""
         match record:
             case RunStarted():
-                self._started(record)
+                self._heading(record)
+                self._watch(0)
+            case RunResumed():
+                self._resumed(record)
             case EpisodeEnded():
                 self._returns.append(record.episode_return)
                 self._episodes += 1
@@ -73,7 +77,15 @@ class Console:
         """Gives the terminal back."""
         self._stop_live()
 
-    def _started(self, record: RunStarted) -> None:
+    def _resumed(self, record: RunResumed) -> None:
+        self._episodes = record.episodes
+        self._heading(record)
+        self._terminal.print(f"going on after step {record.step:,}")
+        for name, how in record.changed.items():
+            self._terminal.print(f"[yellow]not as it was:[/] {name} {how}; numbers may differ")
+        self._watch(record.step)
+
+    def _heading(self, record: RunStarted | RunResumed) -> None:
         config, versions = record.config, record.versions
         self._total_steps = config["total_steps"]
         self._terminal.print(
@@ -81,8 +93,11 @@ class Console:
             f"{config['replay']['sampler']} replay, seed {config['seed']}, "
             f"relive {versions['relive']}, torch {versions['torch']}"
         )
+
+    def _watch(self, step: int) -> None:
+        """Begin the live view."""
         if self._terminal.is_terminal:
-            self._bar.add_task("", total=self._total_steps, speed="-")
+            self._bar.add_task("", total=self._total_steps, completed=step, speed="-")
             self._live = Live(self._view(), console=self._terminal, refresh_per_second=8)
             self._live.start()
 

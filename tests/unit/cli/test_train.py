@@ -24,7 +24,14 @@ TINY = ["train", "dqn", "--env", "CartPole-v1", "--device", "cpu", "--total-step
 TINY += ["--learning-starts", "100", "--train-every", "10", "--updates-per-train", "1"]
 TINY += ["--replay.batch-size", "8", "--agent.hidden", "8", "--log-every", "100"]
 TINY += ["--eval-episodes", "2"]
-FILES = {"config.json", "metrics.jsonl", "policy.safetensors", "report.html", "tensorboard"}
+FILES = {
+    "checkpoint",
+    "config.json",
+    "metrics.jsonl",
+    "policy.safetensors",
+    "report.html",
+    "tensorboard",
+}
 
 
 @pytest.fixture
@@ -98,7 +105,7 @@ def test_ctrl_c_keeps_what_there_is_and_reports_it(
 def test_a_missing_extra_is_told_and_does_not_stop_the_run(
     out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def missing(_: Path) -> None:
+    def missing(*_: object) -> None:
         raise MissingExtraError("a package", extra="name")
 
     monkeypatch.setattr(train, "TensorBoard", missing)
@@ -145,3 +152,39 @@ def test_a_directory_without_a_run_is_refused_by_name(
 ) -> None:
     assert main([command, str(tmp_path)]) == 2
     assert f"{tmp_path} is not a run directory" in capsys.readouterr().err
+
+
+def test_a_run_that_was_stopped_goes_on(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TINY, "--out", str(out), "--save-every", "100"]) == 0
+    lines = (out / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (out / "metrics.jsonl").write_text("".join(lines[:-1]))  # killed before its last record
+    assert main(["train", "--resume", str(out)]) == 0
+    assert "going on after step 300" in capsys.readouterr().out
+    assert records(out)[-1]["record"] == "run_ended"
+    assert main(["train", "--resume", str(out)]) == 2
+    assert "has come to its end" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "--resume names a run directory"),
+        (["OUT", "--seed", "9"], "seed was 0, given 9"),
+        (["OUT", "--replay.capacity=77"], "replay.capacity was"),
+        (["OUT", "--replay.smapler", "rank"], "there is no option '--replay.smapler'"),
+        (["nowhere"], "nowhere is not a run directory"),
+    ],
+)
+def test_what_does_not_fit_an_old_run_is_told(
+    out: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert main([*TINY, "--out", str(out)]) == 0
+    words = [str(out) if word == "OUT" else word for word in words]
+    assert main(["train", "--resume", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_an_old_run_keeps_its_algorithm(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TINY, "--out", str(out)]) == 0
+    assert main(["train", "c51", "--resume", str(out)]) == 2
+    assert "trains dqn, given c51" in capsys.readouterr().err

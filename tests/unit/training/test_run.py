@@ -37,6 +37,7 @@ def test_a_run_directory_holds_settings_records_and_policy(tmp_path):
     listener = Listener()
     result = run(tiny(out=tmp_path / "run"), [listener])
     assert {path.name for path in result.out.iterdir()} == {
+        "checkpoint",
         "config.json",
         "metrics.jsonl",
         "policy.safetensors",

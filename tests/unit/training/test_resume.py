@@ -1,0 +1,362 @@
+"""A run that was stopped or killed goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from relive import ReplayBuffer
+from relive.errors import ConfigError, CorruptError, InputError, UnsupportedError
+from relive.storage import files
+from relive.training import resume, run
+from relive.training.loop import Trainer
+from relive.training.records import EpisodeEnded, RunResumed, TrainingProgress
+from tests.unit.storage.test_saving import assert_same_where_held
+from tests.unit.training.test_run import Listener
+from tests.unit.training.tiny import tiny
+
+CLOCK = ("seconds", "steps_per_second")
+
+
+class Interrupt:
+    """Presses Ctrl-C at the first record of a step."""
+
+    def __init__(self, step):
+        self._step = step
+
+    def record(self, record):
+        if self._step is not None and record.step >= self._step:
+            self._step = None
+            signal.raise_signal(signal.SIGINT)
+
+    def close(self):
+        pass
+
+
+def told(out: Path) -> list[dict]:
+    """What a run told of itself, but for the clock and its breaks."""
+    lines = (out / "metrics.jsonl").read_text().splitlines(keepends=True)
+    records = [json.loads(line) for line in lines if line.endswith("\n")]
+    return [
+        {name: value for name, value in record.items() if name not in (*CLOCK, "config")}
+        for record in records
+        if record["record"] != "run_resumed"
+    ]
+
+
+def assert_same_run(a: Path, b: Path) -> None:
+    """Number for number: records, weights, and everything that a later step would depend on."""
+    assert told(a) == told(b)
+    assert_same_values(*(load_file(out / "policy.safetensors") for out in (a, b)))
+    notes = [ReplayBuffer.saved_note(out / "checkpoint")["trainer"] for out in (a, b)]
+    for note in notes:
+        del note["seconds"]
+    assert_same_values(*notes)
+    assert_same_where_held(*(ReplayBuffer.load(out / "checkpoint") for out in (a, b)))
+
+
+def assert_same_values(a, b):
+    assert type(a) is type(b)
+    if isinstance(a, dict):
+        assert a.keys() == b.keys()
+        for name in a:
+            assert_same_values(a[name], b[name])
+    elif isinstance(a, list | tuple):
+        assert len(a) == len(b)
+        for one, other in zip(a, b, strict=True):
+            assert_same_values(one, other)
+    elif isinstance(a, torch.Tensor | np.ndarray):
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b), strict=True)
+    else:
+        assert a == b
+
+
+RUNS = {
+    "uniform, n = 3": {"replay": {"sampler": "uniform", "n_step": 3}},
+    "proportional, three environments, n = 2": {"replay": {"n_step": 2}, "num_envs": 3},
+    "rank, ERE": {
+        "replay": {"sampler": "rank", "window": "ere", "window_rows": 20, "resort_every": 3}
+    },
+    "a ring that wraps, Polyak": {
+        "replay": {"capacity": 60, "beta": 0.7},
+        "agent": {"tau": 0.1, "target_period": 1, "lr_end": 0.0},
+    },
+}
+
+
+@pytest.mark.parametrize("settings", RUNS.values(), ids=RUNS)
+def test_interrupted_and_resumed_equals_uninterrupted(settings, tmp_path):
+    config = {"total_steps": 400, "save_every": 70, **settings}
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    run(tiny(out=whole, **config))
+    result = run(tiny(out=broken, **config), [Interrupt(130)])
+    assert result.ended.interrupted
+    resume(broken, [Interrupt(result.ended.step + 1)])
+    result = resume(broken)
+    assert not result.ended.interrupted
+    assert_same_run(whole, broken)
+
+
+@pytest.mark.parametrize("step", [1, 99, 100, 101, 139, 399])
+def test_it_may_be_stopped_at_any_step(step, tmp_path, monkeypatch):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    run(tiny(out=whole, total_steps=400))
+
+    records = Trainer.records
+    monkeypatch.setattr(
+        Trainer, "records", lambda self, _: records(self, lambda: self._step >= step)
+    )
+    run(tiny(out=broken, total_steps=400))
+    monkeypatch.undo()
+    assert resume(broken).ended.step == 400
+    assert_same_run(whole, broken)
+
+
+def killed_runs(folder: Path, kills: int, seed: int) -> tuple[int, int]:
+    """Kills runs at random moments and resumes them until they end; kills, and runs that ended."""
+    torch.set_num_threads(1)  # threads of OpenMP do not survive a fork
+    rng = random.Random(seed)
+    config = {"total_steps": 800, "save_every": 40, "log_every": 50}
+    config |= {"replay": {"capacity": 700, "n_step": 2}, "num_envs": 2}
+    whole = folder / "whole"
+    run(tiny(out=folder / "kernels are loaded", **config))
+    began = time.monotonic()
+    run(tiny(out=whole, **config))
+    length = time.monotonic() - began
+    killed = ended = 0
+    while killed < kills:
+        out = folder / str(ended)
+        saved = False
+        while True:
+            child = os.fork()
+            if child == 0:
+                os._exit(child_of_a_run(out, config, resumes=saved))
+            time.sleep(rng.uniform(0.02, 0.8 * length))
+            if os.waitpid(child, os.WNOHANG)[0]:
+                break
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            killed += 1
+            if has_ended(out):  # between its last record and its last breath
+                break
+            saved = (out / "checkpoint" / "manifest.json").exists()
+            if saved:
+                ReplayBuffer.load(out / "checkpoint").check()
+            elif out.exists():
+                out = folder / f"{ended}-{killed}"  # was never saved: begins anew
+        ended += 1
+        assert_same_run(whole, out)
+    return killed, ended
+
+
+def has_ended(out: Path) -> bool:
+    return (out / "metrics.jsonl").exists() and any(r["record"] == "run_ended" for r in told(out))
+
+
+def child_of_a_run(out: Path, config: dict, *, resumes: bool) -> int:
+    try:
+        if resumes:
+            resume(out)
+        else:
+            run(tiny(out=out, **config))
+    except BaseException as error:
+        sys.stderr.write(f"{error!r}\n")
+        sys.stderr.flush()
+        return 1
+    return 0
+
+
+@pytest.mark.parametrize("kills", [25, pytest.param(300, marks=pytest.mark.long)])
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_killed_at_any_moment_and_resumed_equals_uninterrupted(tmp_path, kills):
+    code = (
+        "import sys; from pathlib import Path; from tests.unit.training import test_resume as t;"
+        "print(*t.killed_runs(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))"
+    )
+    seed = int.from_bytes(os.urandom(4))  # moments differ from run to run anyhow
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, str(tmp_path), str(kills), str(seed)],
+        capture_output=True,
+        text=True,
+        timeout=20 * kills,
+        check=False,
+        cwd=Path(__file__).parents[3],
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    killed, ended = map(int, done.stdout.split())
+    assert killed >= kills
+    assert ended >= 1
+
+
+@pytest.fixture
+def stopped(tmp_path):
+    run(tiny(out=tmp_path / "run"), [Interrupt(150)])
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"replay": {"capacity": 90}}, r"replay\.capacity was 200, given 90"),
+        ({"agent": {"lr": 0.5}}, r"agent\.lr was 0\.001, given 0\.5"),
+        ({"seed": 3, "log_every": 7}, "seed was 0, given 3; log_every was 100, given 7"),
+        ({"replay": {"sampler": "rank"}}, r"replay\.sampler was proportional, given rank"),
+    ],
+)
+def test_another_setting_is_refused_and_named(stopped, change, named):
+    before = {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()}
+    with pytest.raises(ConfigError, match=named):
+        resume(stopped, config=tiny(out=stopped, **change))
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_run_directory_may_be_moved(stopped):
+    moved = stopped.rename(stopped.parent / "moved")
+    assert resume(moved).ended.step == 300
+
+
+def test_a_run_that_has_ended_is_left_alone(tmp_path):
+    run(tiny(out=tmp_path))
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+    with pytest.raises(InputError, match="has come to its end"):
+        resume(tmp_path)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_run_that_was_never_saved_says_so(stopped):
+    (stopped / "checkpoint" / "manifest.json").unlink()
+    with pytest.raises(InputError, match=r"cannot go on: .* holds no saved buffer"):
+        resume(stopped)
+
+
+def test_a_folder_without_a_run_says_so(tmp_path):
+    with pytest.raises(InputError, match=r"not a run directory: it has no config\.json"):
+        resume(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(InputError, match="is no JSON"):
+        resume(tmp_path)
+    (tmp_path / "config.json").write_text('{"env": 3}')
+    with pytest.raises(InputError, match="not the settings of a run"):
+        resume(tmp_path)
+
+
+def test_a_damaged_save_is_refused(stopped):
+    file = next((stopped / "checkpoint").glob("state-*.bin"))
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(CorruptError, match="has changed since it was saved"):
+        resume(stopped)
+
+
+def test_records_that_were_lost_since_are_noticed(stopped):
+    (stopped / "metrics.jsonl").write_text("")
+    with pytest.raises(InputError, match="has lost records"):
+        resume(stopped)
+
+
+def test_a_run_resumed_says_where_it_goes_on(stopped):
+    listener = Listener()
+    resume(stopped, [listener])
+    first = listener.records[0]
+    assert isinstance(first, RunResumed)
+    ended = [r for r in told(stopped) if r["record"] == "episode_ended"]
+    assert first.episodes == sum(r["step"] <= first.step for r in ended)
+    assert first.changed == {}
+
+
+def test_another_version_is_told(stopped, monkeypatch):
+    from relive.training import loop
+
+    versions = loop.versions()
+    monkeypatch.setattr(loop, "versions", lambda: {**versions, "torch": "9.9"})
+    listener = Listener()
+    resume(stopped, [listener])
+    assert listener.records[0].changed == {"torch": f"{versions['torch']} before, 9.9 now"}
+
+
+def test_a_save_that_fails_is_told_and_training_goes_on(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(files, "write_all", full)
+    with pytest.warns(RuntimeWarning, match="could not be saved: disk full"):
+        result = run(tiny(out=tmp_path, save_every=50))
+    assert result.ended.step == 300
+
+
+def test_saves_change_no_number(tmp_path):
+    run(tiny(out=tmp_path / "a", save_every=7))
+    run(tiny(out=tmp_path / "b", save_every=0))
+    assert told(tmp_path / "a") == told(tmp_path / "b")
+
+
+class Drifting(gymnasium.Env):
+    """Remembers earlier episodes, which no seed can bring back."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    born = 0
+
+    def reset(self, *, seed=None, options=None):  # noqa: ARG002
+        super().reset(seed=seed)
+        Drifting.born += 1
+        return np.array([Drifting.born, 0], np.float32), {}
+
+    def step(self, action):  # noqa: ARG002
+        return self.np_random.normal(size=2).astype(np.float32), 1.0, False, False, {}
+
+
+@pytest.fixture
+def drifting():
+    gymnasium.register("Drifting-v0", entry_point=lambda: Drifting(), max_episode_steps=500)
+    yield "Drifting-v0"
+    del gymnasium.registry["Drifting-v0"]
+
+
+def test_an_environment_that_cannot_be_brought_back_is_refused(tmp_path, drifting):
+    import dataclasses
+
+    config = dataclasses.replace(tiny(out=tmp_path, eval_episodes=0), env=drifting)
+    stop = Listener(TrainingProgress, lambda: signal.raise_signal(signal.SIGINT))
+    run(config, [stop])
+    assert resume(tmp_path).ended.step == 300  # the observation does follow from the seed
+    out = tmp_path / "reset"
+    config = dataclasses.replace(config, out=out, total_steps=2)
+
+    run(dataclasses.replace(config, total_steps=300), [Interrupt(0)])
+    with pytest.raises(UnsupportedError, match="cannot be resumed: the same seed and actions"):
+        resume(out)
+
+
+def test_without_the_rows_warm_up_is_repeated_and_nothing_bursts(tmp_path):
+    listener = Listener()
+    config = {"save_buffer": False, "total_steps": 600, "log_every": 10, "out": tmp_path}
+    run(tiny(**config), [Interrupt(300)])
+    resume(tmp_path, [listener])
+    first = listener.records[0]
+    assert first.changed == {"buffer": f"not saved; filled anew until step {first.step + 100}"}
+    progress = [r for r in listener.records if isinstance(r, TrainingProgress)]
+    by_step = {r.step: r for r in progress}
+    before = [r for r in told(tmp_path) if r["record"] == "training_progress"]
+    last = next(r for r in reversed(before) if r["step"] <= first.step)
+    assert by_step[first.step // 10 * 10 + 90].updates == last["updates"]
+    assert progress[0].beta >= last["beta"]
+    assert progress[0].epsilon <= last["epsilon"]
+    bursts = np.diff([r.updates for r in progress])
+    assert max(bursts) <= 6  # 2 every 4 steps
+    assert any(isinstance(r, EpisodeEnded) for r in listener.records)
+    with pytest.raises(InputError, match="holds a note, but no buffer"):
+        ReplayBuffer.load(tmp_path / "checkpoint")
