@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from relive.batch import Batch, BatchLayout
-from relive.description import describe, undescribe
+from relive.description import describe, require_same, undescribe
 from relive.errors import (
     ConfigError,
     CorruptError,
@@ -635,9 +635,7 @@ class ReplayBuffer:
             InputError: a note that cannot be kept; nothing has been written then.
             OSError: as the file system says.
         """
-        settings = describe({**self._settings, "fields": self._layout.fields})
-        settings["capacity"] = self.capacity
-        return self._saver.save(Path(path), settings, note, background=background)
+        return self._saver.save(Path(path), self._described(), note, background=background)
 
     @staticmethod
     def saved_note(path: str | Path) -> Any:
@@ -693,6 +691,33 @@ class ReplayBuffer:
         if same_rows and buffer.capacity == saved_capacity:
             buffer._saver.note(folder, manifest)  # the next save adds to what is there
         return buffer
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, for `torch.save`: copies of all tensors, and the settings as plain values.
+
+        `save` needs less memory, is checked, and adds to what is there.
+        """
+        with self._lock:
+            tensors = {name: tensor.clone() for name, tensor in self._state.tensors().items()}
+        return {"settings": self._described(), "tensors": tensors}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` of a buffer with the same settings gave.
+
+        Raises:
+            InputError: this is no such thing; nothing has changed then.
+            ConfigError: settings differ; says which, and nothing has changed.
+        """
+        if not isinstance(state, dict) or state.keys() != {"settings", "tensors"}:
+            raise InputError("state is what state_dict() gave, with settings and tensors")
+        require_same(state["settings"], self._described())
+        with self._saver.idle():
+            self._state.take(state["tensors"])
+
+    def _described(self) -> dict[str, Any]:
+        """The settings, as JSON."""
+        settings = {**self._settings, "fields": self._layout.fields, "capacity": self.capacity}
+        return describe(settings)
 
     def grown(self, capacity: int) -> Self:
         """A larger buffer with everything that this one has.
@@ -878,11 +903,5 @@ def _unpickled(
 ) -> ReplayBuffer:
     """A buffer with these settings and memory."""
     buffer = kind(**settings)
-    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    words = tensors.pop("words")
-    buffer._state.words[w.CAPACITY :] = words[w.CAPACITY :]  # the addresses before are its own
-    for name, tensor in tensors.items():
-        target: Tensor = getattr(buffer._state, name)
-        if name != "columns":
-            target.copy_(tensor)
+    buffer._state.take({name: torch.from_numpy(array) for name, array in arrays.items()})
     return buffer

@@ -48,6 +48,23 @@ def undescribe(plain: dict[str, Any]) -> dict[str, Any]:
         raise CorruptError(f"the settings of the buffer are damaged: {error}") from None
 
 
+def require_same(given: dict[str, Any], own: dict[str, Any]) -> None:
+    """Refuse a state of a buffer with other settings; device and kernels may differ.
+
+    Raises:
+        ConfigError: names each that differs.
+    """
+    if not isinstance(given, dict):
+        raise ConfigError(f"the settings of a buffer are a dict; given {given!r}")
+    differing = [
+        f"{name} is {own.get(name)}, given {given.get(name)}"
+        for name in {**own, **given}
+        if own.get(name) != given.get(name) and name not in ("device", "kernels")
+    ]
+    if differing:
+        raise ConfigError("the buffer was made with other settings: " + "; ".join(differing))
+
+
 def _value(plain: Any) -> Any:
     if not isinstance(plain, dict):
         return plain

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from relive.errors import InputError
 from relive.ops import words as w
 
 
@@ -78,6 +79,26 @@ class State:
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+
+    def take(self, tensors: dict[str, Tensor]) -> None:
+        """Copy what `tensors` of another state of these shapes gave; addresses stay its own.
+
+        Raises:
+            InputError: a tensor is missing, or has another shape or dtype; nothing has changed.
+        """
+        own = self.tensors()
+        for name, tensor in own.items():
+            given = tensors.get(name)
+            if not isinstance(given, Tensor) or given.shape != tensor.shape:
+                shape = tuple(given.shape) if isinstance(given, Tensor) else "nothing"
+                raise InputError(f"{name} has shape {tuple(tensor.shape)}; given {shape}")
+            if given.dtype != tensor.dtype:
+                raise InputError(f"{name} is {tensor.dtype}; given {given.dtype}")
+        for name, tensor in own.items():
+            if name == "words":
+                tensor[w.CAPACITY :] = tensors[name][w.CAPACITY :]
+            elif name not in ("columns", "gammas"):  # follow from the settings
+                tensor.copy_(tensors[name])
 
     # What the words say, read by the host (waits on CUDA).
 
