@@ -12,6 +12,7 @@ from relive.cli.main import COMMANDS
 from relive.cli.options import option_names
 from relive.cli.plan import PlanOptions
 from relive.cli.report import ReportOptions
+from relive.cli.train import RESUME
 from relive.training import TrainConfig
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +60,7 @@ def complaint(words: list[str]) -> str | None:
         return None if command in {"COMMAND", "--help", "--version"} else f"relive {command}"
     if command not in COMMANDS:
         return f"relive {command}"
-    known = {*option_names(SETTINGS[command]), "--help"}
+    known = {*option_names(SETTINGS[command]), RESUME, "--help"}
     options = [word.partition("=")[0] for word in rest if re.match(r"--[a-z]", word)]
     return next((f"relive {command} {option}" for option in options if option not in known), None)
 
