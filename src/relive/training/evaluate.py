@@ -9,7 +9,7 @@ import numpy as np
 from relive.envs.make import make_env
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -22,22 +22,34 @@ class Policy(Protocol):
         ...
 
 
-def evaluate(policy: Policy, env_id: str, seeds: Sequence[int]) -> tuple[float, ...]:
+def evaluate(
+    policy: Policy,
+    env_id: str,
+    seeds: Sequence[int],
+    stop: Callable[[], bool] = lambda: False,
+) -> tuple[float, ...]:
     """Plays one episode from each seed, without exploration.
 
     Args:
         policy: Is asked for the actions.
         env_id: Of a Gymnasium environment.
         seeds: The start state of an episode, and all chance in it, follow from its seed.
+        stop: Asked before every step; once it says True, the episode it is in and later ones are
+            left out.
 
     Returns:
         The undiscounted return of each episode.
     """
     env = make_env(env_id)
+    returns = []
     try:
-        return tuple(_play(policy, env, seed) for seed in seeds)
+        for seed in seeds:
+            if (played := _play(policy, env, seed, stop)) is None:
+                break
+            returns.append(played)
     finally:
         env.close()
+    return tuple(returns)
 
 
 def evaluation_seeds(episodes: int, stream: int = 0) -> list[int]:
@@ -53,10 +65,12 @@ def evaluation_seeds(episodes: int, stream: int = 0) -> list[int]:
     return [10_000_019 * (stream + 1) + episode for episode in range(episodes)]
 
 
-def _play(policy: Policy, env: Any, seed: int) -> float:
+def _play(policy: Policy, env: Any, seed: int, stop: Callable[[], bool]) -> float | None:
     obs, _ = env.reset(seed=seed)
     total, ended = 0.0, False
     while not ended:
+        if stop():
+            return None
         action = policy.act_greedy(_with_axis(obs))[0]
         obs, reward, terminated, truncated, _ = env.step(action)
         total += float(reward)

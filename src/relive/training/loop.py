@@ -161,7 +161,10 @@ class Trainer:
                 self._env.close()
             yield self._replay_measured()
             if config.eval_episodes and not interrupted:
-                yield self._evaluated()
+                evaluated = self._evaluated(stop)
+                interrupted = evaluated is None
+                if evaluated is not None:
+                    yield evaluated
             yield RunEnded(
                 step=self._step,
                 updates=self._agent.updates,
@@ -242,9 +245,15 @@ class Trainer:
             stats=stats,
         )
 
-    def _evaluated(self) -> Evaluated:
+    def _evaluated(self, stop: Callable[[], bool]) -> Evaluated | None:
+        """Greedy episodes; None if they were not all played."""
         seeds = evaluation_seeds(self.config.eval_episodes)
-        returns = evaluate(self._agent, self.config.env, seeds)
+        try:
+            returns = evaluate(self._agent, self.config.env, seeds, stop)
+        except KeyboardInterrupt:
+            return None
+        if len(returns) < len(seeds):
+            return None
         return Evaluated(
             step=self._step,
             returns=returns,

@@ -22,7 +22,7 @@ from relive.errors import ConfigError, CorruptError, InputError, UnsupportedErro
 from relive.storage import files
 from relive.training import resume, run
 from relive.training.loop import Trainer
-from relive.training.records import EpisodeEnded, RunResumed, TrainingProgress
+from relive.training.records import EpisodeEnded, ReplayMeasured, RunResumed, TrainingProgress
 from tests.unit.storage.test_saving import assert_same_where_held
 from tests.unit.training.test_run import Listener
 from tests.unit.training.tiny import tiny
@@ -360,3 +360,18 @@ def test_without_the_rows_warm_up_is_repeated_and_nothing_bursts(tmp_path):
     assert any(isinstance(r, EpisodeEnded) for r in listener.records)
     with pytest.raises(InputError, match="holds a note, but no buffer"):
         ReplayBuffer.load(tmp_path / "checkpoint")
+
+
+def test_ctrl_c_while_the_policy_is_judged_ends_it_and_the_judging_can_be_resumed(tmp_path):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    run(tiny(out=whole, eval_episodes=5))
+    at_the_end = Listener(ReplayMeasured, lambda: signal.raise_signal(signal.SIGINT))
+    result = run(tiny(out=broken, eval_episodes=5), [at_the_end])
+    assert result.ended.interrupted
+    assert result.evaluated is None
+    assert resume(broken).evaluated.returns == run_returns(whole)
+    assert_same_run(whole, broken)
+
+
+def run_returns(out):
+    return next(tuple(r["returns"]) for r in told(out) if r["record"] == "evaluated")
