@@ -34,6 +34,7 @@ from relive.sampling.settings import check_schedule, write_schedule
 from relive.sampling.split import split_ids
 from relive.storage import demonstrations, memory, ring, saving
 from relive.storage.lending import Lender
+from relive.trajectories import TrajectoryStore
 from relive.writing import autoreset as resets
 from relive.writing.packer import Packer, ndim, vector, whole_batch
 from relive.writing.stream import Stream
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from relive.schedules import Schedule
+    from relive.writing.tee import Tee
 
 Autoreset = Literal["disabled", "next_step", "same_step"]
 
@@ -162,6 +164,7 @@ class ReplayBuffer:
         ]
         self._own = frozenset(fields) - {"obs", "action"}
         self._lineage = saving.Lineage()
+        self._tee: Tee | None = None
         self._batches = Lender(self._batch_layout, self._device)
         self._lock = fork_safe_lock()
         self.reseed(seed)
@@ -231,6 +234,8 @@ class ReplayBuffer:
                     "final_obs belongs to autoreset='same_step'; "
                     f"this buffer has {self._autoreset!r}"
                 )
+            if self._tee is not None:
+                self._tee.take()
             self._ops.write(self._state, self._steps)
             if packer.out_of_range:
                 self._state.words[w.OUT_OF_RANGE] += packer.out_of_range
@@ -286,6 +291,10 @@ class ReplayBuffer:
         stream = Stream(self._layout, given, num_lanes=None if env is not None else self._num_envs)
         with self._lock:
             for piece in stream.pieces():
+                if self._tee is not None and discount is not None:
+                    self._tee.skip(piece.steps)
+                elif self._tee is not None:
+                    self._tee.extend(piece.columns, piece.steps, lanes, close=piece.is_last)
                 self._ops.extend(
                     self._state,
                     piece.columns,
@@ -309,7 +318,38 @@ class ReplayBuffer:
         """
         lanes = self._lanes(env)
         with self._lock:
+            if self._tee is not None:
+                self._tee.end_episode(lanes)
             self._ops.flush(self._state, lanes)
+
+    def tee(self, store: TrajectoryStore | None) -> None:
+        """From now on give every step to a store too; None: to none any more.
+
+        Steps go there as they are given, not folded, each episode with its true last observation
+        and without fake reset steps. `end_episode` ends an episode there as well, `clear` leaves
+        the one that is going on unfinished, as does another `tee`. Ready-made rows
+        (`extend(discount=)`) are no steps: the store counts them. Copies of the buffer, loaded and
+        `grown` ones have no store.
+
+        Args:
+            store: open to append; its fields must be among those of this buffer.
+
+        Raises:
+            InputError: fields that do not fit, no store, or a closed one; nothing has changed then.
+            UnsupportedError: the store was opened to read only.
+        """
+        if store is not None and not isinstance(store, TrajectoryStore):
+            raise InputError(f"tee takes a TrajectoryStore or None; given {store!r}")
+        with self._lock:
+            before = self._tee
+            if store is not None:
+                due = self._state.lanes[:, w.LANE_RESET].tolist()
+                resets = self._autoreset == "next_step"
+                self._tee = store._tee(self._layout, self._steps, due, resets=resets)
+            else:
+                self._tee = None
+            if before is not None:
+                before.finish()
 
     # Sampling
 
@@ -678,6 +718,8 @@ class ReplayBuffer:
     def clear(self) -> None:
         """Drop every row, waiting step and priority; ids, random state and progress go on."""
         with self._lock:
+            if self._tee is not None:
+                self._tee.interrupt()
             ring.clear(self._state)
 
     def reseed(self, seed: int) -> None:
