@@ -36,6 +36,7 @@ from relive.sampling.split import split_ids
 from relive.storage import demonstrations, loading, memory, ring
 from relive.storage.lending import Lender
 from relive.storage.saving import Saver
+from relive.trajectories import TrajectoryStore
 from relive.writing import autoreset as resets
 from relive.writing.packer import Packer, ndim, vector, whole_batch
 from relive.writing.stream import Stream
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from relive.schedules import Schedule
+    from relive.writing.tee import Tee
 
 Autoreset = Literal["disabled", "next_step", "same_step"]
 
@@ -164,6 +166,7 @@ class ReplayBuffer:
             for name in ("terminated", "truncated")
         ]
         self._own = frozenset(fields) - {"obs", "action"}
+        self._tee: Tee | None = None
         self._batches = Lender(self._batch_layout, self._device)
         self._lock = fork_safe_lock()
         self._saver = Saver(self._state, self._lock)
@@ -236,6 +239,8 @@ class ReplayBuffer:
                 )
             if self._saver.active:
                 self._saver.make_way(self._num_envs * self._n_step)
+            if self._tee is not None:
+                self._tee.take()
             self._ops.write(self._state, self._steps)
             if packer.out_of_range:
                 self._state.words[w.OUT_OF_RANGE] += packer.out_of_range
@@ -293,6 +298,10 @@ class ReplayBuffer:
             for piece in stream.pieces():
                 if self._saver.active:
                     self._saver.make_way((piece.steps + self._n_step) * self._num_envs)
+                if self._tee is not None and discount is not None:
+                    self._tee.skip(piece.steps)
+                elif self._tee is not None:
+                    self._tee.extend(piece.columns, piece.steps, lanes, close=piece.is_last)
                 self._ops.extend(
                     self._state,
                     piece.columns,
@@ -318,7 +327,38 @@ class ReplayBuffer:
         with self._lock:
             if self._saver.active:
                 self._saver.make_way(self._num_envs * self._n_step)
+            if self._tee is not None:
+                self._tee.end_episode(lanes)
             self._ops.flush(self._state, lanes)
+
+    def tee(self, store: TrajectoryStore | None) -> None:
+        """From now on give every step to a store too; None: to none any more.
+
+        Steps go there as they are given, not folded, each episode with its true last observation
+        and without fake reset steps. `end_episode` ends an episode there as well, `clear` leaves
+        the one that is going on unfinished, as does another `tee`. Ready-made rows
+        (`extend(discount=)`) are no steps: the store counts them. Copies of the buffer, loaded and
+        `grown` ones have no store.
+
+        Args:
+            store: open to append; its fields must be among those of this buffer.
+
+        Raises:
+            InputError: fields that do not fit, no store, or a closed one; nothing has changed then.
+            UnsupportedError: the store was opened to read only.
+        """
+        if store is not None and not isinstance(store, TrajectoryStore):
+            raise InputError(f"tee takes a TrajectoryStore or None; given {store!r}")
+        with self._lock:
+            before = self._tee
+            if store is not None:
+                due = self._state.lanes[:, w.LANE_RESET].tolist()
+                resets = self._autoreset == "next_step"
+                self._tee = store._tee(self._layout, self._steps, due, resets=resets)
+            else:
+                self._tee = None
+            if before is not None:
+                before.finish()
 
     # Sampling
 
@@ -713,6 +753,8 @@ class ReplayBuffer:
         require_same(state["settings"], self._described())
         with self._saver.idle():
             self._state.take(state["tensors"])
+            if self._tee is not None:
+                self._tee.interrupt()
 
     def _described(self) -> dict[str, Any]:
         """The settings, as JSON."""
@@ -756,6 +798,8 @@ class ReplayBuffer:
         A save under way in the background is waited for.
         """
         with self._saver.idle():
+            if self._tee is not None:
+                self._tee.interrupt()
             ring.clear(self._state)
 
     def reseed(self, seed: int) -> None:

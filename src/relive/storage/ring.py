@@ -237,7 +237,10 @@ def spread(state: State) -> dict[str, float | None]:
     With S_k = sum of leaf^k: effective sample size S_1^2 / S_2 (Kish 1965), entropy
     ln S_1 - (sum of leaf ln leaf) / S_1.
     """
-    leaves = state.leaves[state.leaves > 0].to(torch.float64)
+    leaves = torch.empty(0, dtype=torch.float64)
+    if len(state.leaves):  # in the order of ids, so that the same rows give the same sums
+        held = state.leaves[slots_of(state, held_ids(state))]
+        leaves = held[held > 0].to(torch.float64)
     if not len(leaves):
         return {"effective_sample_size": None, "priority_entropy": None}
     total = leaves.sum()
