@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from relive.numbers import duration, number, shown, tenths
 from relive.report import plots
-from relive.report.numbers import duration, number, shown
 from relive.report.read import Run, read_run
 
 if TYPE_CHECKING:
@@ -103,20 +103,20 @@ def _tiles(run: Run) -> Iterator[str]:
     evaluated = run.last("evaluated")
     _, returns = run.series("episode_ended", "episode_return")
     if evaluated:
-        spread = f" <small>± {number(round(evaluated['std'], 1))}</small>"
+        mean, std = (tenths(evaluated[name]) for name in ("mean", "std"))
         note = f"mean of {len(evaluated['returns'])} greedy episodes"
-        yield _tile("result", number(round(evaluated["mean"], 1)) + spread, note)
+        yield _tile("result", f"{mean} <small>± {std}</small>", note)
         if evaluated.get("reference") is not None:
             yield _tile("reference", number(evaluated["reference"]), "known result")
     elif len(returns):
         recent = returns[-20:]
         note = f"mean of the last {len(recent)} training episodes"
-        yield _tile("training return", number(round(float(recent.mean()), 1)), note)
+        yield _tile("training return", tenths(float(recent.mean())), note)
     end = run.last("run_ended") or run.last("training_progress") or {}
     yield _tile("environment steps", number(run.steps), f"{number(end.get('updates', 0))} updates")
-    if end.get("seconds"):
-        speed = f"{number(round(run.steps / end['seconds']))} steps per second"
-        yield _tile("time", duration(end["seconds"]), speed)
+    if run.seconds:
+        speed = f"{number(round(run.steps / run.seconds))} steps per second"
+        yield _tile("time", duration(run.seconds), speed)
 
 
 def _tile(title: str, value: str, note: str) -> str:
@@ -139,7 +139,9 @@ def _learning(run: Run) -> list[str]:
     evaluated = run.records.get("evaluated", [])
     if not len(episodes[0]) and not evaluated:
         return []
-    spread = [(float(r["step"]), float(r["mean"]), float(r["std"])) for r in evaluated]
+    spread = [
+        (float(r["step"]), r["mean"], r["std"] or 0.0) for r in evaluated if r["mean"] is not None
+    ]
     reference = evaluated[-1].get("reference") if evaluated else None
     return [_card("Learning curve", plots.learning(episodes, spread, reference))]
 

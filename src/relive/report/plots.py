@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relive.errors import MissingExtraError
-from relive.report.numbers import short
+from relive.numbers import short
+from relive.report.series import moving_average, moving_window, thinned
 
 try:
     import matplotlib as mpl
@@ -73,7 +74,6 @@ RC: Any = {
 }
 # Inches, 72 units each; the same scale wherever a picture stands in the page.
 PAGE, HALF_OF_PAGE, THIRD_OF_PAGE = (10.2, 3.5), (4.9, 2.4), (3.15, 2.4)
-MOST_POINTS = 600  # of one line: a page shows no more
 MOST_DOTS = 1500
 
 
@@ -197,28 +197,6 @@ def doublings(name: str, counts: Sequence[int], xlabel: str, size: tuple[float, 
         axes.set_xlabel(xlabel)
 
     return _picture(name, size, draw)
-
-
-def moving_window(count: int) -> int:
-    """Episodes in the moving average of `count` episodes: a twentieth, between 1 and 100."""
-    return min(max(count // 20, 1), 100)
-
-
-def moving_average(values: Series, window: int) -> Series:
-    """Mean of each run of `window` neighbours: [T] to [T - window + 1]."""
-    if len(values) < window:
-        return values[:0]
-    sums = np.cumsum(np.concatenate(([0.0], values)))
-    return np.asarray((sums[window:] - sums[:-window]) / window)
-
-
-def thinned(x: Series, y: Series) -> tuple[Series, Series]:
-    """At most `MOST_POINTS` points of a line, each the mean of a run of neighbours."""
-    if len(x) <= MOST_POINTS:
-        return x, y
-    starts = np.linspace(0, len(x), MOST_POINTS, endpoint=False).astype(np.intp)
-    lengths = np.diff(np.append(starts, len(x)))
-    return np.add.reduceat(x, starts) / lengths, np.add.reduceat(y, starts) / lengths
 
 
 def _log_ticks(axis: Axis, values: Series) -> None:

@@ -35,7 +35,7 @@ def test_a_whole_run_is_read_by_kind_and_in_order(make_run: MakeRun) -> None:
 
 
 def test_a_series_leaves_out_what_is_missing_or_not_finite(make_run: MakeRun) -> None:
-    values = [1.0, None, float("nan"), float("inf"), 5, "six"]
+    values = [1.0, None, float("nan"), float("inf"), 5, 1e300]
     progress = [{"record": "training_progress", "step": i, "loss": v} for i, v in enumerate(values)]
     run = read_run(make_run([STARTED, *progress, {"record": "training_progress", "step": 9}]))
     steps, losses = run.series("training_progress", "loss")
