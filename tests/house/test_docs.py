@@ -12,6 +12,7 @@ from relive.cli.main import COMMANDS
 from relive.cli.options import option_names
 from relive.cli.plan import PlanOptions
 from relive.cli.report import ReportOptions
+from relive.cli.watch import WatchOptions
 from relive.training import TrainConfig
 
 ROOT = Path(__file__).parents[2]
@@ -22,6 +23,7 @@ PAGES = sorted(
 SETTINGS = {
     "train": TrainConfig,
     "eval": EvalOptions,
+    "watch": WatchOptions,
     "report": ReportOptions,
     "bench": BenchOptions,
     "plan": PlanOptions,

@@ -17,7 +17,7 @@ DOORS = {
     "llvmlite": ["ops/*.py"],
     "gymnasium": ["envs/*.py", "fields.py late", "bench/sides/stable_baselines3.py"],
     "tyro": ["cli/*.py"],
-    "rich": ["cli/*.py", "training/sinks*.py", "training/console.py"],
+    "rich": ["cli/*.py", "terminal/pieces.py", "training/console.py"],
     "tensorboard": ["training/sinks*.py"],
     "safetensors": ["training/checkpoint.py"],
     "matplotlib": ["report/plots.py", "bench/chart.py"],

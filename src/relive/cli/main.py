@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 COMMANDS = {
     "train": "train an agent, evaluate it, write a run directory with a report",
     "eval": "play greedy episodes with the agent of a run",
-    "report": "write the report of a run again",
+    "watch": "look on while another process trains",
+    "report": "write a page about a run, or one that compares several",
     "bench": "measure the buffer beside other libraries",
     "plan": "tell how much memory a buffer will need, without allocating it",
 }
