@@ -20,7 +20,7 @@ DOORS = {
     "rich": ["cli/*.py", "terminal/pieces.py", "training/console.py"],
     "tensorboard": ["training/sinks*.py"],
     "safetensors": ["training/checkpoint.py"],
-    "matplotlib": ["report/plots.py", "bench/chart.py"],
+    "matplotlib": ["report/canvas.py", "bench/chart.py"],
     **{peer: [f"bench/sides/{peer}.py"] for peer in ("cpprb", "flashbax", "tianshou", "torchrl")},
     "stable_baselines3": ["bench/sides/stable_baselines3.py"],
     "jax": ["bench/sides/flashbax.py"],

@@ -14,7 +14,7 @@ from relive.cli.options import console, parse
 from relive.cli.watch_view import State, state_of, view
 from relive.errors import ConfigError, InputError
 from relive.report.follow import Follower, is_written_to, newest_run
-from relive.report.read import no_run
+from relive.report.read import RUNS, no_run
 from relive.report.standing import Standing
 from relive.terminal.pieces import cells, line_of
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-RUNS = Path("runs")
 PLAIN_LINES = 20  # lines of progress where nobody watches
 LONG_QUIET = 30.0  # seconds
 QUIET_RECORDS = 10  # as often as records of progress come

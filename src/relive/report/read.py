@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
+RUNS = Path("runs")  # where `relive train` makes them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,9 +177,13 @@ def no_run(path: Path, name: str = METRICS) -> str:
 
 def _runs_beside(path: Path) -> str:
     """Names the run directories near a path that is none: inside it, or beside it."""
-    for folder in (path, path.parent):
-        runs = sorted(found.parent for found in folder.glob(f"*/{METRICS}"))
-        if runs:
-            more = f" and {len(runs) - 5} more" if len(runs) > 5 else ""
-            return f"; these are: {', '.join(str(run) for run in runs[:5])}{more}"
-    return "; `relive train` makes one"
+    return runs_in(path) or runs_in(path.parent) or "; `relive train` makes one"
+
+
+def runs_in(folder: Path) -> str:
+    """Names the run directories in a folder, as the end of a sentence, if there are any."""
+    runs = sorted(found.parent for found in folder.glob(f"*/{METRICS}"))
+    if not runs:
+        return ""
+    more = f" and {len(runs) - 5} more" if len(runs) > 5 else ""
+    return f"; these are: {', '.join(map(str, runs[:5]))}{more}"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from relive.report import plots
+from relive.report.canvas import HALF_OF_PAGE, THIRD_OF_PAGE
 
 STEPS = np.arange(1.0, 201.0)
 
@@ -20,10 +21,8 @@ def pictures() -> dict[str, str]:
         "learning": plots.learning((STEPS, noise), [(100.0, 1.0, 0.5), (200.0, 2.0, 0.1)], 3.0),
         "lines": plots.lines("lines", [("one", STEPS, noise), ("two", STEPS, -noise)]),
         "log": plots.lines("log", [("one", STEPS, np.exp(4 * noise))], log=True),
-        "priorities": plots.priorities(
-            np.array([0.1, 1, 10]), np.array([5, 7]), plots.THIRD_OF_PAGE
-        ),
-        "age": plots.doublings("age", [0, 3, 4, 0, 2, 0, 0], "rows", plots.HALF_OF_PAGE),
+        "priorities": plots.priorities(np.array([0.1, 1, 10]), np.array([5, 7]), THIRD_OF_PAGE),
+        "age": plots.doublings("age", [0, 3, 4, 0, 2, 0, 0], "rows", HALF_OF_PAGE),
     }
 
 
