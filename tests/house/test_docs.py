@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from relive.cli.bench import BenchOptions
+from relive.cli.doctor import DoctorOptions
 from relive.cli.eval import EvalOptions
 from relive.cli.main import COMMANDS
 from relive.cli.options import option_names
@@ -26,6 +27,7 @@ SETTINGS = {
     "watch": WatchOptions,
     "report": ReportOptions,
     "bench": BenchOptions,
+    "doctor": DoctorOptions,
     "plan": PlanOptions,
 }
 FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)

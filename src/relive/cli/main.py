@@ -24,6 +24,7 @@ COMMANDS = {
     "watch": "look on while another process trains",
     "report": "write a page about a run, or one that compares several",
     "bench": "measure the buffer beside other libraries",
+    "doctor": "look at this machine, test the buffer on it, measure it",
     "plan": "tell how much memory a buffer will need, without allocating it",
 }
 HELP = f"""usage: relive COMMAND [options]
@@ -75,6 +76,6 @@ def _run(words: list[str]) -> int:
         print("relive", version("relive"))
         return 0
     if command not in COMMANDS:
-        raise ConfigError(unknown("command", command, COMMANDS))
+        raise ConfigError(unknown("command", command, COMMANDS, most=len(COMMANDS)))
     status: int = import_module(f"relive.cli.{command}").run(rest)
     return status

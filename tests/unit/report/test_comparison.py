@@ -141,7 +141,7 @@ def test_a_short_run_is_mentioned(tmp_path: Path) -> None:
 
 
 def test_what_comes_from_a_file_is_not_taken_for_html(tmp_path: Path) -> None:
-    odd = {"env": "<script>", "no<b>te": "<b>&</b>"}
+    odd = {"env": "<script>", "x<b>y": "<b>&</b>"}
     runs = [write(tmp_path / str(seed), seed=seed, x=f"<i>{seed}", **odd) for seed in (1, 2)]
     assert not Tags(page([read_run(path) for path in runs])).seen & {"script", "b", "i"}
 
