@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from relive.numbers import duration, short
+from relive.numbers import duration, number, short
 from relive.references import REFERENCES
 from relive.report.series import moving_average, thinned
 from relive.terminal.drawing import Canvas, sparkline
@@ -188,12 +188,17 @@ def _side_by_side(sparks: list[tuple[str, str, str]], columns: int) -> Table:
 
 
 def _results(standing: Standing) -> Iterator[RenderableType]:
-    """Evaluations beside the reference, and the end."""
+    """Evaluations beside the reference, what the buffer counted, and the end."""
     if standing.evaluations:
         one = standing.evaluations[-1]
-        numbers = one["returns"], one["mean"], one["std"], one.get("reference")
+        found = one["returns"], one["mean"], one["std"], one.get("reference")
         yield ""
-        yield Text.from_markup(evaluation(*numbers))
+        yield Text.from_markup(evaluation(*found))
+    counted = (standing.measured or {}).get("stats", {})
+    numbers = {name: value for name, value in counted.items() if is_counter(value)}
+    if numbers:
+        words = (f"{name.replace('_', ' ')} {number(value)}" for name, value in numbers.items())
+        yield Text("buffer  " + " · ".join(words), style="dim")
     if standing.ended is not None:
         end = standing.ended
         yield Text(
@@ -204,3 +209,8 @@ def _results(standing: Standing) -> Iterator[RenderableType]:
                 interrupted=bool(end.get("interrupted")),
             )
         )
+
+
+def is_counter(value: object) -> bool:
+    """Whether a statistic of the buffer is a number that says something."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value != 0

@@ -20,7 +20,15 @@ from relive.cli.watch import Watcher
 from relive.cli.watch_view import state_of, view
 from relive.errors import InputError
 from relive.report.standing import Standing
-from tests.unit.report.conftest import CONFIG, ENDED, EPISODES, EVALUATED, PROGRESS, STARTED
+from tests.unit.report.conftest import (
+    CONFIG,
+    ENDED,
+    EPISODES,
+    EVALUATED,
+    MEASURED,
+    PROGRESS,
+    STARTED,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +39,7 @@ if TYPE_CHECKING:
 SETTINGS = {**CONFIG, "total_steps": 2400}
 BEGUN = {**STARTED, "config": SETTINGS}
 HALF = [BEGUN, *EPISODES, *PROGRESS]
-DONE = [*HALF, EVALUATED, ENDED]
+DONE = [*HALF, MEASURED, EVALUATED, ENDED]
 
 
 def write(run: Path, records: list[Record], mode: str = "a") -> None:
@@ -72,6 +80,7 @@ def test_a_view_fits_the_terminal_and_shows_everything(run: Path, width: int) ->
         "buffer",
         "110%",
         "greedy return over 3 episodes: 490.3 ± 7.8 (reference 500)",
+        "buffer size 1 000 · capacity 1 000 · stale updates 7",
         "done: 1,200 steps and 550 updates in 6.0 s (200 steps/s)",
     ):
         assert re.sub(r"[▁▂▃▄▅▆▇█]+ *", "", expected) in re.sub(r"[▁▂▃▄▅▆▇█]+ *", "", words)
