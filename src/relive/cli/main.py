@@ -6,6 +6,7 @@ is asked for, so that `relive --help` answers at once.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from importlib import import_module
@@ -51,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         is wrong and what exists), 130 after Ctrl-C.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    write_what_can_be_written()
     try:
         return _run(words)
     except ReliveError as error:
@@ -65,6 +67,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print("relive:", error, file=sys.stderr)
         return WRONG_INPUT
+
+
+def write_what_can_be_written() -> None:
+    """A terminal that does not know a letter gets a question mark, not an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
+            stream.reconfigure(errors="replace")
 
 
 def _run(words: list[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -89,8 +90,12 @@ def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 def labels_of(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """A name for each of several settings: as few of those that differ as tell all apart.
 
+    But for the first, a value that most of them have is not said.
+
     >>> labels_of([{"a.n": 1, "b": 2}, {"a.n": 3, "b": 4}, {"a.n": 3, "b": 5}])
     ['b 2', 'b 4', 'b 5']
+    >>> labels_of([{"a": 1, "b": 1}, {"a": 2, "b": 1}, {"a": 1, "b": 7}])
+    ['a 1', 'a 2', 'a 1, b 7']
     """
     names = differing(settings)
     if not names:
@@ -103,10 +108,21 @@ def labels_of(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     short = {
         name: name if last.count(end) > 1 else end for name, end in zip(names, last, strict=True)
     }
-    return [
-        ", ".join(f"{words_of(short[name])} {shown(own.get(name))}" for name in chosen)
+    usual = {name: _usual([own.get(name) for own in settings]) for name in chosen[1:]}
+    said = [
+        [name for name in chosen if name not in usual or _key(own.get(name)) != usual[name]]
         for own in settings
     ]
+    return [
+        ", ".join(f"{words_of(short[name])} {shown(own.get(name))}" for name in names)
+        for own, names in zip(settings, said, strict=True)
+    ]
+
+
+def _usual(values: Sequence[Any]) -> str | None:
+    """The value that more than half of several have, as `_key` gives it; None if there is none."""
+    (value, count), *_ = Counter(map(_key, values)).most_common(1)
+    return value if count > len(values) / 2 else None
 
 
 def _parts(settings: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:

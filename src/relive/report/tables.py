@@ -24,7 +24,8 @@ def counters_of(groups: Sequence[Group], headings: Sequence[str]) -> list[str]:
     rows, silent = [], []
     for name in names:
         values = [[own.get(name) for own in runs] for runs in stats]
-        if all(value == 0 for runs in values for value in runs):
+        flat = [value for runs in values for value in runs]
+        if 0 in flat and not any(flat):
             silent.append(words_of(name))
         else:
             rows.append((escape(words_of(name)), [_cell(runs) for runs in values]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -149,6 +150,18 @@ def test_help_loads_nothing_that_a_command_needs() -> None:
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "end"
+
+
+def test_letters_that_a_terminal_does_not_know_are_no_error() -> None:
+    program = "from relive.cli.main import main; main(['train', 'dqn', '--env', 'Café'])"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.startswith("relive: there is no environment 'Caf?'")
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:
