@@ -68,6 +68,15 @@ VERSIONS = Kind(
     "an object of strings",
     lambda value: isinstance(value, dict) and all(isinstance(x, str) for x in value.values()),
 )
+
+
+def _finite(digits: str) -> float | None:
+    """A number as written, None if it is not finite."""
+    value = float(digits)
+    return value if math.isfinite(value) and abs(value) <= LARGEST else None
+
+
+DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=lambda _: None)
 SETTINGS = {
     "algorithm": TEXT,
     "env": TEXT,
@@ -105,10 +114,10 @@ def parse(text: str) -> Any:
     """
     if text.count("[") + text.count("{") > MOST_BRACKETS:
         raise ValueError(f"more than {MOST_BRACKETS} lists and objects")
-    value = json.loads(text, parse_float=_finite, parse_constant=lambda _: None)
+    value = DECODER.decode(text)
     if "\\u" in text:  # half a character cannot be written anywhere
         whole = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
-        value = json.loads(whole)
+        value = json.loads(whole.decode())
     return value
 
 
@@ -138,25 +147,21 @@ def check_settings(file: Path, config: Any) -> Record:
     return config
 
 
-def check_record(where: str, record: Record) -> None:
-    """Check the fields of a record; a kind that is not known here is not looked at.
-
-    Args:
-        where: File and line, for the message.
-        record: As `parse_record` gives it.
+def check_record(record: Record) -> None:
+    """Check the fields of a record, as `parse_record` gives it; an unknown kind is left alone.
 
     Raises:
         InputError: A field has a wrong type, or one that must be there is missing.
     """
     kind = record["record"]
     if missing := [name for name in REQUIRED.get(kind, ()) if name not in record]:
-        raise InputError(f"{where}: {kind} has no {', '.join(missing)}")
-    check_fields(f"{where}: {kind}", record, RECORDS.get(kind, {}))
+        raise InputError(f"{kind} has no {', '.join(missing)}")
+    check_fields(kind, record, RECORDS.get(kind, {}))
     if kind == "run_started":
-        check_fields(f"{where}: config", record.get("config", {}), SETTINGS)
+        check_fields("config", record.get("config", {}), SETTINGS)
     counts, edges = record.get("priority_counts"), record.get("priority_edges")
     if kind == "replay_measured" and counts and len(edges or ()) != len(counts) + 1:
-        raise InputError(f"{where}: {kind} has {len(counts)} bins and {len(edges or ())} edges")
+        raise InputError(f"{kind} has {len(counts)} bins and {len(edges or ())} edges")
 
 
 def check_fields(where: str, given: Record, kinds: dict[str, Kind]) -> None:
@@ -197,7 +202,10 @@ class Lines:
             self._number += 1
             record = self._record(line)
             if record is not None:
-                check_record(f"{self._file}, line {self._number}", record)
+                try:
+                    check_record(record)
+                except InputError as error:
+                    raise InputError(f"{self._file}, line {self._number}: {error}") from None
                 yield record
 
     def _record(self, line: str) -> Record | None:
@@ -223,8 +231,3 @@ class Lines:
                 f"{self._file}, line {number} is no record: expected a JSON object with the keys "
                 f'"record" and "step", got {line[:60]!r}; remove the line to read the rest'
             )
-
-
-def _finite(digits: str) -> float | None:
-    value = float(digits)
-    return value if math.isfinite(value) and abs(value) <= LARGEST else None
