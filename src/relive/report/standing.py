@@ -1,0 +1,113 @@
+"""Where a run stands: what its records say, in bounded memory however long it gets."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from relive.report.read import Clock
+from relive.report.series import Trace, moving_window
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from relive.report.records import Record
+
+LAST = 20  # episodes whose returns are kept one by one
+NUMBERS = ("loss", "td_error", "q_mean", "grad_norm", "epsilon", "beta", "fill", "steps_per_second")
+
+
+class Standing:
+    """Takes the records of a run one by one, in order.
+
+    Attributes:
+        config: The settings.
+        versions: Package name to version.
+        step: Environment steps up to the newest record.
+        returns: Return of an episode over steps.
+        traces: Each number of the progress records over steps.
+        progress: The newest record of progress.
+        evaluations: Those so far, the last few.
+        ended: The last record, once the run has ended.
+        measured: What is in the buffer, once it was measured.
+        log_seconds: Between the last two records of progress.
+    """
+
+    def __init__(self) -> None:
+        self.config: Mapping[str, Any] = {}
+        self.versions: Mapping[str, str] = {}
+        self.step = 0
+        self._last_returns: deque[tuple[int, float]] = deque(maxlen=LAST)
+        self.returns = Trace()
+        self.traces = {name: Trace(256) for name in NUMBERS}
+        self.progress: Record | None = None
+        self.evaluations: deque[Record] = deque(maxlen=64)
+        self.ended: Record | None = None
+        self.measured: Record | None = None
+        self.log_seconds = 0.0
+        self._clock = Clock()
+
+    @property
+    def episodes(self) -> int:
+        """How many have ended."""
+        return self.returns.count
+
+    @property
+    def last_returns(self) -> list[float]:
+        """Of the last episodes."""
+        return [value for _, value in self._last_returns]
+
+    @property
+    def seconds(self) -> float:
+        """How long it took so far."""
+        return self._clock.seconds
+
+    @property
+    def speed(self) -> float | None:
+        """Steps a second: those of the last log intervals, of the whole run once it has ended."""
+        if self.ended is not None and self.seconds > 0:
+            return self.step / self.seconds
+        _, values = self.traces["steps_per_second"].points()
+        last = values[-5:][values[-5:] > 0]
+        return float(len(last) / (1 / last).sum()) if len(last) else None  # of equal distances
+
+    @property
+    def window(self) -> int:
+        """Episodes in the moving average of returns."""
+        return max(self.returns.run, moving_window(self.episodes))
+
+    def take(self, record: Record) -> None:
+        """Takes the next record."""
+        self.step = record["step"]
+        before = self.seconds
+        self._clock.take(record)
+        match record["record"]:
+            case "run_started":
+                self._started(record)
+            case "episode_ended" if record.get("episode_return") is not None:
+                self._last_returns.append((self.step, record["episode_return"]))
+                self.returns.add(self.step, record["episode_return"])
+            case "training_progress":
+                self.log_seconds = self.seconds - before
+                self.progress = record
+                for name, trace in self.traces.items():
+                    if record.get(name) is not None:
+                        trace.add(self.step, record[name])
+            case "evaluated":
+                self.evaluations.append(record)
+            case "replay_measured":
+                self.measured = record
+            case "run_ended":
+                self.ended = record
+
+    def _started(self, record: Record) -> None:
+        """A run begins, or goes on from a step: what came after it is taken back."""
+        self.config = record.get("config", {})
+        self.versions = record.get("versions", {})
+        self.ended = None
+        for trace in (self.returns, *self.traces.values()):
+            trace.cut(self.step)
+        last = [pair for pair in self._last_returns if pair[0] <= self.step]
+        self._last_returns = deque(last, maxlen=LAST)
+        kept = [one for one in self.evaluations if one["step"] <= self.step]
+        self.evaluations = deque(kept, maxlen=self.evaluations.maxlen)
