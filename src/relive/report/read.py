@@ -3,8 +3,7 @@
 A run directory holds `config.json`, the settings, and `metrics.jsonl`, one record a line in the
 order in which things happened. A run that was stopped has fewer of them: every part may be missing
 here, and a last line that was cut off while it was being written is skipped and counted. A run that
-was resumed has a second `run_started`, at the step from which it went on: what had been recorded
-after that step happened again, and is left out.
+was resumed has a `run_resumed` where it went on, and tells of every step once.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Run:
         config: The settings, nested as in `config.json`.
         versions: Package name to version, as found when the run started (last).
         records: The records of `metrics.jsonl` by kind ("episode_ended", …), each in time order.
-        seconds: How long it took so far, the parts of a resumed run together; 0 if not known.
+        seconds: How long it took so far; 0 if not known.
         torn_lines: Lines of `metrics.jsonl` that were cut off: 1 after a kill, 0 otherwise.
     """
 
@@ -101,19 +100,18 @@ def read_run(path: Path | str) -> Run:
     text = metrics.read_text(encoding="utf-8", errors="replace")
     lines = Lines(metrics)
     records: dict[str, list[Record]] = {}
-    clock = Clock()
+    seconds = 0.0
     for record in lines.records(text.splitlines()):
-        if record["record"] == "run_started":
-            take_back(records, record["step"])
         records.setdefault(record["record"], []).append(record)
-        clock.take(record)
-    started = records.get("run_started", [{}])[-1]
+        seconds = seconds_of(record, seconds)
+    started = records.get("run_started", [{}])[0]
+    versions = records.get("run_resumed", [started])[-1].get("versions", {})
     return Run(
         path=path,
         config=read_config(path) if (path / CONFIG).is_file() else started.get("config", {}),
-        versions=started.get("versions", {}),
+        versions=versions,
         records=records,
-        seconds=clock.seconds,
+        seconds=seconds,
         torn_lines=lines.torn,
     )
 
@@ -133,34 +131,10 @@ def read_config(path: Path) -> Record:
     return check_settings(file, config)
 
 
-def take_back(records: dict[str, list[Record]], step: int) -> None:
-    """Drops what a run that goes on from `step` had recorded after it, and that it had ended."""
-    for kind, entries in records.items():
-        records[kind] = [entry for entry in entries if entry["step"] <= step]
-    records.pop("run_ended", None)
-
-
-class Clock:
-    """How long a run took, whether a resumed one counts on or from 0 again.
-
-    Attributes:
-        seconds: So far.
-    """
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._before = 0.0  # when it was resumed
-        self._offset: float | None = 0.0  # to be added to what records say; None: not known yet
-
-    def take(self, record: Record) -> None:
-        """Takes the next record."""
-        if record["record"] == "run_started":
-            self._before, self._offset = self.seconds, None
-        seconds = record.get("seconds")
-        if isinstance(seconds, int | float) and seconds >= 0:
-            if self._offset is None:
-                self._offset = 0.0 if seconds >= self._before else self._before
-            self.seconds = self._offset + seconds
+def seconds_of(record: Record, before: float) -> float:
+    """How long a run took up to a record, which may not say."""
+    seconds = record.get("seconds")
+    return seconds if isinstance(seconds, int | float) and seconds >= 0 else before
 
 
 def _file(path: Path, name: str) -> Path:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 LARGEST = 1e100  # what is larger is as good as infinite, and its square is
 MOST_BRACKETS = 200
-STARTED = '{"record": "run_started"'
 
 
 class Kind(NamedTuple):
@@ -88,6 +87,7 @@ SETTINGS = {
 PROGRESS = ("loss", "td_error", "q_mean", "grad_norm", "epsilon", "beta", "fill")
 RECORDS: dict[str, dict[str, Kind]] = {
     "run_started": {"config": OBJECT, "versions": VERSIONS},
+    "run_resumed": {"config": OBJECT, "versions": VERSIONS, "episodes": WHOLE, "changed": OBJECT},
     "episode_ended": {"episode_return": NUMBER, "length": WHOLE},
     "training_progress": {
         **dict.fromkeys((*PROGRESS, "seconds", "steps_per_second"), NUMBER),
@@ -157,7 +157,7 @@ def check_record(record: Record) -> None:
     if missing := [name for name in REQUIRED.get(kind, ()) if name not in record]:
         raise InputError(f"{kind} has no {', '.join(missing)}")
     check_fields(kind, record, RECORDS.get(kind, {}))
-    if kind == "run_started":
+    if kind in ("run_started", "run_resumed"):
         check_fields("config", record.get("config", {}), SETTINGS)
     counts, edges = record.get("priority_counts"), record.get("priority_edges")
     if kind == "replay_measured" and counts and len(edges or ()) != len(counts) + 1:
@@ -176,8 +176,8 @@ def check_fields(where: str, given: Record, kinds: dict[str, Kind]) -> None:
 class Lines:
     """From lines to records, one after the other.
 
-    A run that was killed leaves a line that is cut off, and one that is resumed goes on behind it:
-    such a line is left out and counted. Any other line that is no record is refused.
+    A run that was killed leaves a last line that is cut off: it is left out and counted. Any other
+    line that is no record is refused.
 
     Args:
         file: Named in messages.
@@ -209,25 +209,15 @@ class Lines:
                 yield record
 
     def _record(self, line: str) -> Record | None:
-        if line.rfind(STARTED) > 0:  # behind a line that was cut off
-            self.torn += 1
-            line = line[line.rfind(STARTED) :]
+        if self._broken is not None:
+            number, broken = self._broken
+            raise InputError(
+                f"{self._file}, line {number} is no record: expected a JSON object with the keys "
+                f'"record" and "step", got {broken[:60]!r}; remove the line to read the rest'
+            )
         try:
-            record = parse_record(line)
+            return parse_record(line)
         except (ValueError, RecursionError):
-            self._refuse_broken()
             self._broken = self._number, line
             self.torn += 1
             return None
-        if record["record"] != "run_started":
-            self._refuse_broken()
-        self._broken = None
-        return record
-
-    def _refuse_broken(self) -> None:
-        if self._broken is not None:
-            number, line = self._broken
-            raise InputError(
-                f"{self._file}, line {number} is no record: expected a JSON object with the keys "
-                f'"record" and "step", got {line[:60]!r}; remove the line to read the rest'
-            )

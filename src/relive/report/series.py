@@ -70,13 +70,8 @@ class Trace:
 
     @property
     def count(self) -> int:
-        """Values that were given, but for those that were cut off."""
+        """Values that were given."""
         return len(self._means) * self.run + self._count
-
-    def cut(self, step: int) -> None:
-        """Drops what lies after a step."""
-        self._means = [mean for mean in self._means if mean[0] <= step]
-        self._count, self._step, self._value = 0, 0.0, 0.0
 
     def points(self) -> tuple[Series, Series]:
         """Steps and values [T], the last run as far as it goes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from relive.report.read import Clock
+from relive.report.read import seconds_of
 from relive.report.series import Trace, moving_window
 
 if TYPE_CHECKING:
@@ -30,14 +30,16 @@ class Standing:
         evaluations: Those so far, the last few.
         ended: The last record, once the run has ended.
         measured: What is in the buffer, once it was measured.
+        seconds: How long it took so far.
         log_seconds: Between the last two records of progress.
+        last_returns: Of the last episodes.
     """
 
     def __init__(self) -> None:
         self.config: Mapping[str, Any] = {}
         self.versions: Mapping[str, str] = {}
         self.step = 0
-        self._last_returns: deque[tuple[int, float]] = deque(maxlen=LAST)
+        self.last_returns: deque[float] = deque(maxlen=LAST)
         self.returns = Trace()
         self.traces = {name: Trace(256) for name in NUMBERS}
         self.progress: Record | None = None
@@ -45,22 +47,12 @@ class Standing:
         self.ended: Record | None = None
         self.measured: Record | None = None
         self.log_seconds = 0.0
-        self._clock = Clock()
+        self.seconds = 0.0
 
     @property
     def episodes(self) -> int:
         """How many have ended."""
         return self.returns.count
-
-    @property
-    def last_returns(self) -> list[float]:
-        """Of the last episodes."""
-        return [value for _, value in self._last_returns]
-
-    @property
-    def seconds(self) -> float:
-        """How long it took so far."""
-        return self._clock.seconds
 
     @property
     def speed(self) -> float | None:
@@ -80,12 +72,13 @@ class Standing:
         """Takes the next record."""
         self.step = record["step"]
         before = self.seconds
-        self._clock.take(record)
+        self.seconds = seconds_of(record, before)
         match record["record"]:
-            case "run_started":
-                self._started(record)
+            case "run_started" | "run_resumed":
+                self.config = record.get("config", {})
+                self.versions = record.get("versions", {})
             case "episode_ended" if record.get("episode_return") is not None:
-                self._last_returns.append((self.step, record["episode_return"]))
+                self.last_returns.append(record["episode_return"])
                 self.returns.add(self.step, record["episode_return"])
             case "training_progress":
                 self.log_seconds = self.seconds - before
@@ -99,15 +92,3 @@ class Standing:
                 self.measured = record
             case "run_ended":
                 self.ended = record
-
-    def _started(self, record: Record) -> None:
-        """A run begins, or goes on from a step: what came after it is taken back."""
-        self.config = record.get("config", {})
-        self.versions = record.get("versions", {})
-        self.ended = None
-        for trace in (self.returns, *self.traces.values()):
-            trace.cut(self.step)
-        last = [pair for pair in self._last_returns if pair[0] <= self.step]
-        self._last_returns = deque(last, maxlen=LAST)
-        kept = [one for one in self.evaluations if one["step"] <= self.step]
-        self.evaluations = deque(kept, maxlen=self.evaluations.maxlen)

@@ -108,8 +108,8 @@ PARTIAL: dict[str, tuple[list[Record], str]] = {
     "no episode yet": ([BEGUN, PROGRESS[0]], "100/2,400 steps"),
     "one episode": ([BEGUN, EPISODES[0]], "return of each episode"),
     "interrupted": ([*HALF, {**ENDED, "interrupted": True}], "interrupted"),
-    "resumed after that": (
-        [*HALF, {**ENDED, "interrupted": True}, {**BEGUN, "step": 1200}],
+    "resumed": (
+        [*HALF, {**BEGUN, "record": "run_resumed", "step": 1200}],
         "running",
     ),
     "returns that are not finite": ([BEGUN, {**EPISODES[0], "episode_return": None}], "running"),

@@ -78,28 +78,13 @@ def test_a_run_is_finished_if_it_came_to_its_end(
     assert read_run(make_run(records)).finished is finished
 
 
-AGAIN = {**STARTED, "step": 600, "versions": {"torch": "2.14.0"}}
-LATER = [record for record in [*EPISODES, *PROGRESS] if record["step"] > 600]
-
-
-@pytest.mark.parametrize("end", [[], [{**ENDED, "interrupted": True}]])
-def test_a_resumed_run_reads_as_one(make_run: MakeRun, end: list[dict[str, object]]) -> None:
-    run = read_run(make_run([STARTED, *EPISODES, *PROGRESS, *end, AGAIN]))
-    assert (run.finished, run.last("run_ended"), run.steps) == (False, None, 600)
-    assert run.versions == {"torch": "2.14.0"}
-    path = run.path / "metrics.jsonl"
-    with path.open("a") as file:
-        file.writelines(json.dumps(record) + "\n" for record in [*LATER, ENDED])
-    run = read_run(run.path)
+def test_a_resumed_run_reads_as_one(make_run: MakeRun) -> None:
+    again = {**STARTED, "record": "run_resumed", "step": 600, "versions": {"torch": "2.14.0"}}
+    run = read_run(make_run([STARTED, *EPISODES, again, *PROGRESS, ENDED]))
     assert run.finished
+    assert run.versions == {"torch": "2.14.0"}
     assert run.records["episode_ended"] == EPISODES
-    assert run.records["training_progress"] == PROGRESS
-    assert run.last("run_ended") == ENDED
-
-
-def test_the_time_of_a_run_is_that_of_its_parts(make_run: MakeRun) -> None:
-    parts = [{**ENDED, "step": 600, "seconds": 4.0}, AGAIN, {**ENDED, "seconds": 3.0}]
-    assert read_run(make_run([STARTED, *parts])).seconds == 7.0
+    assert run.seconds == ENDED["seconds"]
 
 
 def test_without_config_json_the_settings_come_from_the_first_record(make_run: MakeRun) -> None:

@@ -73,19 +73,6 @@ def test_half_a_character_is_replaced() -> None:
     assert parse(r'{"env": "a\ud800b"}') == {"env": "a?b"}
 
 
-def test_a_run_that_goes_on_behind_a_line_that_was_cut_off_can_be_read() -> None:
-    for torn in ('{"record": "epi', '{"record": "episode_ended", "step": 20, "leng'):
-        lines = Lines(FILE)
-        again = {**STARTED, "step": 10}
-        glued = torn + json.dumps(again)
-        assert list(lines.records([json.dumps(STARTED), glued])) == [STARTED, again]
-        assert lines.torn == 1
-        lines = Lines(FILE)
-        apart = [json.dumps(STARTED), torn, json.dumps(again)]
-        assert list(lines.records(apart)) == [STARTED, again]
-        assert lines.torn == 1
-
-
 @pytest.mark.parametrize("line", ["{oops", "[]", "3", "", '{"record": "x"}', '{"step": 1}'])
 def test_a_line_that_is_no_record_is_refused_once_something_else_follows(line: str) -> None:
     lines = Lines(FILE)
