@@ -53,16 +53,3 @@ def test_a_trace_keeps_means_of_equal_runs_and_forgets_nothing(count: int) -> No
     weights = np.full(len(steps), trace.run)
     weights[-1] = count - weights[:-1].sum()
     assert (weights @ values) / count == pytest.approx(3 * (count - 1) / 2)
-
-
-def test_what_is_cut_off_a_trace_is_given_again() -> None:
-    trace, whole = Trace(most=8), Trace(most=8)
-    for step in range(10):
-        whole.add(step, 1.0 * step)
-    for step in range(6):
-        trace.add(step, 1.0 * step)
-    trace.cut(3)
-    for step in range(4, 10):
-        trace.add(step, 1.0 * step)
-    assert trace.count == whole.count
-    np.testing.assert_array_equal(trace.points(), whole.points())

@@ -30,7 +30,7 @@ def test_it_knows_how_far_a_run_is_and_what_was_last() -> None:
     standing = after(*WHOLE)
     assert standing.config == CONFIG
     assert (standing.step, standing.episodes, standing.seconds) == (1200, 60, 6.0)
-    assert standing.last_returns == [2.0 * i for i in range(41, 61)]
+    assert list(standing.last_returns) == [2.0 * i for i in range(41, 61)]
     assert standing.progress == PROGRESS[-1]
     assert list(standing.evaluations) == [EVALUATED]
     assert (standing.measured, standing.ended) == (MEASURED, ENDED)
