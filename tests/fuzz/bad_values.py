@@ -5,10 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import fractions
-from typing import Any
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SIZES = [-(2**63) - 1, -(2**63), -1, 0, 1, 2, 3, 255, 256, 2**31, 2**32, 2**40, 2**53]
 SIZES += [2**62, 2**63 - 1, 2**63, 2**64, 10**30, 10**5000]
@@ -93,36 +98,50 @@ def changed_array(rng: np.random.Generator, given: np.ndarray[Any, Any]) -> Any:
 
 def tensor(rng: np.random.Generator) -> Any:
     try:
-        made = torch.zeros(shape(rng), dtype=one(rng, DTYPES))
+        with quietly():
+            made = torch.zeros(shape(rng), dtype=one(rng, DTYPES))
     except (RuntimeError, NotImplementedError):  # dtypes without zeros
         made = torch.empty(shape(rng))
     return changed_tensor(rng, made)
 
 
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Torch warns of what is rare; that is what is wanted here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 def changed_tensor(rng: np.random.Generator, given: torch.Tensor) -> Any:
     """Of the same contents, mostly, in another form."""
     try:
-        match int(rng.integers(9)):
-            case 0:
-                return given.to("meta")
-            case 1:
-                return given.to_sparse()
-            case 2:
-                return given.clone().requires_grad_()
-            case 3:
-                return [given.clone().float().requires_grad_()]
-            case 4:
-                return given.expand(3, *given.shape)
-            case 5:
-                return given.mT if given.ndim > 1 else given.double()
-            case 6:
-                return torch.complex(given.float(), given.float()).conj()
-            case 7:
-                return torch.complex(given.float(), given.float()).conj().imag
-            case _:
-                return given
+        with quietly():
+            return _changed_tensor(rng, given)
     except (RuntimeError, NotImplementedError):  # what this dtype cannot do
         return given
+
+
+def _changed_tensor(rng: np.random.Generator, given: torch.Tensor) -> Any:
+    match int(rng.integers(9)):
+        case 0:
+            return given.to("meta")
+        case 1:
+            return given.to_sparse()
+        case 2:
+            return given.clone().requires_grad_()
+        case 3:
+            return [given.clone().float().requires_grad_()]
+        case 4:
+            return given.expand(3, *given.shape)
+        case 5:
+            return given.mT if given.ndim > 1 else given.double()
+        case 6:
+            return torch.complex(given.float(), given.float()).conj()
+        case 7:
+            return torch.complex(given.float(), given.float()).conj().imag
+        case _:
+            return given
 
 
 def nested(rng: np.random.Generator) -> Any:

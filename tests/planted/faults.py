@@ -273,15 +273,15 @@ FAULTS = (
     Fault(
         "the largest priority is forgotten on loading",
         "storage/loading.py",
-        "w.FLOATS), w.MAX_LEAF, w.DEMO_CARRY])",
-        "w.FLOATS), w.DEMO_CARRY])",
+        "    state.words[CHANGING] = words[CHANGING]",
+        "    words[w.MAX_LEAF] = 0\n    state.words[CHANGING] = words[CHANGING]",
         (SAVING,),
     ),
     Fault(
         "random streams begin anew on loading",
         "storage/loading.py",
-        "torch.tensor([*range(w.FIRST_SAVED, w.FLOATS)",
-        "torch.tensor([*range(w.FIRST_SAVED, w.SEED), *range(w.PROGRESS, w.FLOATS)",
+        "    state.words[CHANGING] = words[CHANGING]",
+        "    words[w.DRAWS] = 0\n    state.words[CHANGING] = words[CHANGING]",
         (SAVING,),
     ),
     Fault(

@@ -61,7 +61,8 @@ def require_sound(state: State, tensors: dict[str, Tensor]) -> None:
 def _check_words(state: State) -> None:
     """Counters, progress and what is carried from batch to batch."""
     counters = state.words[[*range(w.SAMPLES, w.RANGE_ROWS_GONE + 1), w.DRAWS, w.EVAL_DRAWS]]
-    _require(bool((counters >= 0).all()), "counters are not negative")
+    counted = (counters >= 0) & (counters < 2**62)
+    _require(bool(counted.all()), "counters are not negative, and do not overflow")
     _require(0 <= state.word(w.PROGRESS) < 2**62, "progress is a number of samples")
     _require(0 <= state.word(w.SWEEP) < state.word(w.SWEEP_LENGTH), "a sweep ends")
     _require(0 <= state.word(w.UPDATES) < 2**62, "updates since the last sort have been counted")
