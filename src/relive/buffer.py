@@ -8,7 +8,6 @@ B  rows of a batch      E  environments (lanes)      T  steps in time      N  ca
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import torch
@@ -17,33 +16,37 @@ from torch.autograd.graph import increment_version
 
 from relive.batch import Batch, BatchLayout
 from relive.description import describe, require_same, undescribe
+from relive.devices import known_device
 from relive.errors import (
     ConfigError,
     CorruptError,
     InputError,
     NotReadyError,
     UnsupportedError,
+    shown,
 )
 from relive.fields import Fields, RowLayout, fields_of
 from relive.locks import fork_safe_lock
 from relive.ops import words as w
-from relive.ops.dispatch import known_device, operations
+from relive.ops.dispatch import operations
 from relive.ops.sample.reference import beta
 from relive.ops.window import reference as windows
 from relive.sampling import Recent, Sampler, Uniform
-from relive.sampling.settings import check_schedule, write_schedule
+from relive.sampling.settings import check_choice, check_flag, check_schedule, write_schedule
 from relive.sampling.split import split_ids
-from relive.storage import demonstrations, loading, memory, ring
+from relive.storage import checks, demonstrations, loading, memory, ring
+from relive.storage.files import folder_at
 from relive.storage.lending import Lender
 from relive.storage.saving import Saver
 from relive.trajectories import TrajectoryStore
 from relive.writing import autoreset as resets
-from relive.writing.packer import Packer, ndim, vector, whole_batch
+from relive.writing.packer import Packer, ndim, truth, vector, whole_batch
 from relive.writing.stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from concurrent.futures import Future
+    from pathlib import Path
 
     from relive.schedules import Schedule
     from relive.writing.tee import Tee
@@ -104,24 +107,25 @@ class ReplayBuffer:
             memory.check_count(name, count)
         memory.check_capacity(capacity, num_envs)
         if isinstance(gamma, bool) or not isinstance(gamma, int | float) or not 0 <= gamma <= 1:
-            raise ConfigError(f"gamma lies in [0, 1]; given {gamma!r}")
+            raise ConfigError(f"gamma lies in [0, 1]; given {shown(gamma)}")
         if autoreset is None and num_envs > 1:
             raise ConfigError(
                 f"say how the {num_envs} environments reset: autoreset= {' | '.join(resets.MODES)} "
                 "(ReplayBuffer.for_env reads it from a Gymnasium vector environment)"
             )
-        if autoreset is not None and autoreset not in resets.MODES:
-            raise ConfigError(f"autoreset is one of {', '.join(resets.MODES)}; given {autoreset!r}")
+        if autoreset is not None:
+            check_choice("autoreset", autoreset, resets.MODES)
         self._device = known_device(device)
         self._ops = operations(self._device, kernels)
         if not isinstance(sampler, Sampler):
             raise ConfigError(
-                f"sampler is Uniform(), Proportional(...) or RankBased(...); given {sampler!r}"
+                f"sampler is Uniform(), Proportional(...) or RankBased(...); given {shown(sampler)}"
             )
         if window is not None and not isinstance(window, Recent):
-            raise ConfigError(f"window is None or Recent(...); given {window!r}")
+            raise ConfigError(f"window is None or Recent(...); given {shown(window)}")
         if demo_fraction is not None:
             demo_fraction = check_schedule("demo_fraction", demo_fraction, 0.0, 1.0)
+        check_flag("track_reuse", track_reuse)
         self._sampler, self._window = sampler, window
         self._layout = RowLayout(fields, memory.ROW_ALIGNMENT.get(self._device.type, 16))
         self._batch_layout = BatchLayout(self._layout)
@@ -393,7 +397,7 @@ class ReplayBuffer:
             InputError: a bad batch size, or a batch of another size.
         """
         target = None if device is None else known_device(device)
-        batch = self._sample(whole_batch(batch_size), out, bool(train), None)
+        batch = self._sample(whole_batch(batch_size), out, truth("train", train), None)
         return batch if target is None else batch.to(target, non_blocking=True)
 
     def sample_range(
@@ -416,7 +420,7 @@ class ReplayBuffer:
         size = whole_batch(batch_size)
         for name, value in (("start", start), ("stop", stop)):
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-                raise InputError(f"{name} is an id, a whole number >= 0; given {value!r}")
+                raise InputError(f"{name} is an id, a whole number >= 0; given {shown(value)}")
         with self._lock:
             if not ring.rows_in(self._state, start, stop):
                 oldest, newest = windows.ring_range(self._state)
@@ -675,7 +679,7 @@ class ReplayBuffer:
             InputError: a note that cannot be kept; nothing has been written then.
             OSError: as the file system says.
         """
-        return self._saver.save(Path(path), self._described(), note, background=background)
+        return self._saver.save(folder_at(path), self._described(), note, background=background)
 
     @staticmethod
     def saved_note(path: str | Path) -> Any:
@@ -685,7 +689,7 @@ class ReplayBuffer:
             InputError: no saved buffer is there, or one of another format.
             CorruptError: it is damaged.
         """
-        return loading.load_note(Path(path))
+        return loading.load_note(folder_at(path))
 
     @classmethod
     def load(
@@ -709,26 +713,28 @@ class ReplayBuffer:
             ConfigError: a capacity without room for the demonstrations and one more row.
             UnsupportedError: a device that this version has no kernels for.
         """
-        folder = Path(path)
+        folder = folder_at(path)
+        if capacity is not None:
+            memory.check_count("capacity", capacity)
         manifest = loading.read_settings(folder)
         if manifest["settings"] is None:
             raise InputError(f"{folder} holds a note, but no buffer was saved with it")
         settings = undescribe(manifest["settings"])
-        fields, saved_capacity = settings.pop("fields"), settings.pop("capacity")
-        demonstrations = int(manifest["ring_start"])
+        demonstrations = manifest["ring_start"]
         if capacity is not None and capacity <= demonstrations:
             raise ConfigError(
                 f"{demonstrations} rows are kept for demonstrations; capacity is more than that, "
                 f"given {capacity}"
             )
-        settings |= {"kernels": kernels, "device": settings["device"] if device is None else device}
+        wanted = {"kernels": kernels, "capacity": capacity, "device": device}
+        wanted = {name: value for name, value in wanted.items() if value is not None}
         try:
-            buffer = cls(saved_capacity if capacity is None else capacity, fields, **settings)
-        except TypeError as error:
+            buffer = cls(**{**settings, **wanted})
+        except (TypeError, RecursionError) as error:
             raise CorruptError(f"the settings of the buffer are damaged: {error}") from None
         loading.load(buffer._state, buffer._ops, folder, manifest)
         same_rows = manifest["row_bytes"] == buffer._layout.row_bytes
-        if same_rows and buffer.capacity == saved_capacity:
+        if same_rows and buffer.capacity == settings["capacity"]:
             buffer._saver.note(folder, manifest)  # the next save adds to what is there
         return buffer
 
@@ -752,6 +758,7 @@ class ReplayBuffer:
             raise InputError("state is what state_dict() gave, with settings and tensors")
         require_same(state["settings"], self._described())
         with self._saver.idle():
+            checks.require_sound(self._state, state["tensors"])
             self._state.take(state["tensors"])
             if self._tee is not None:
                 self._tee.interrupt()
@@ -771,7 +778,7 @@ class ReplayBuffer:
             ConfigError: a smaller capacity, or more memory than is free.
         """
         if not isinstance(capacity, int) or capacity < self.capacity:
-            raise ConfigError(f"capacity grows from {self.capacity}; given {capacity!r}")
+            raise ConfigError(f"capacity grows from {self.capacity}; given {shown(capacity)}")
         larger = type(self)(capacity, self._layout.fields, **self._settings)
         with self._lock:
             ring.copy_into(self._state, larger._state, larger._ops)
@@ -787,7 +794,7 @@ class ReplayBuffer:
         if self._window is None or self._window.count is not None:
             raise UnsupportedError("only window=Recent(eta=...) has sweeps")
         if isinstance(updates, bool) or not isinstance(updates, int) or not 1 <= updates < 2**62:
-            raise InputError(f"updates is a whole number >= 1; given {updates!r}")
+            raise InputError(f"updates is a whole number >= 1; given {shown(updates)}")
         with self._lock:
             self._state.words[w.SWEEP_LENGTH] = updates
             self._state.words[w.SWEEP] = 0
@@ -805,7 +812,7 @@ class ReplayBuffer:
     def reseed(self, seed: int) -> None:
         """Start the random streams of a seed (any 64-bit integer) from their beginning."""
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
-            raise ConfigError(f"seed is a 64-bit integer; given {seed!r}")
+            raise ConfigError(f"seed is a 64-bit integer; given {shown(seed)}")
         with self._lock:
             self._state.words[w.SEED] = seed
             self._state.words[w.DRAWS] = 0
@@ -814,7 +821,7 @@ class ReplayBuffer:
     def set_progress(self, t: int) -> None:
         """Say that `t` training samples have been drawn, for schedules."""
         if isinstance(t, bool) or not isinstance(t, int) or not 0 <= t < 2**62:
-            raise InputError(f"progress is a whole number in [0, 2^62); given {t!r}")
+            raise InputError(f"progress is a whole number in [0, 2^62); given {shown(t)}")
         with self._lock:
             self._state.words[w.PROGRESS] = t
 
@@ -833,7 +840,7 @@ class ReplayBuffer:
             CorruptError: names the first that is broken.
         """
         with self._lock:
-            ring.check(self._state)
+            checks.check(self._state)
 
     def memory(self) -> memory.MemoryPlan:
         """The bytes this buffer holds, by component."""
@@ -914,7 +921,7 @@ class ReplayBuffer:
             return range(self._num_envs)
         if isinstance(env, bool) or not isinstance(env, int) or not 0 <= env < self._num_envs:
             raise InputError(
-                f"env is one of 0...{self._num_envs - 1}, or None for all; given {env!r}"
+                f"env is one of 0...{self._num_envs - 1}, or None for all; given {shown(env)}"
             )
         return range(env, env + 1)
 

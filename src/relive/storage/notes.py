@@ -71,7 +71,7 @@ def unflatten(plain: Any, arrays: list[Tensor]) -> Any:
     """
     try:
         return _value(plain, arrays)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise CorruptError(f"the note is damaged: {error}") from None
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from relive.errors import ConfigError, InputError
+from relive.errors import ConfigError, InputError, shown
 from relive.ops import words as w
 
 MODES = {
@@ -37,7 +37,7 @@ def mode_of(env: Any) -> str:
         )
     name = str(getattr(mode, "name", mode)).lower()
     if name not in MODES:
-        raise ConfigError(f"autoreset mode {mode!r} is none of {', '.join(MODES)}")
+        raise ConfigError(f"autoreset mode {shown(mode)} is none of {', '.join(MODES)}")
     return name
 
 
