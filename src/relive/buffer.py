@@ -25,15 +25,15 @@ from relive.errors import (
     UnsupportedError,
     shown,
 )
-from relive.fields import Fields, RowLayout, fields_of
+from relive.fields import Fields, fields_of
 from relive.locks import fork_safe_lock
 from relive.ops import words as w
 from relive.ops.dispatch import operations
 from relive.ops.sample.reference import beta
 from relive.ops.window import reference as windows
 from relive.sampling import Recent, Sampler, Uniform
-from relive.sampling.settings import check_choice, check_flag, check_schedule, write_schedule
 from relive.sampling.split import split_ids
+from relive.settings import Settings
 from relive.storage import checks, demonstrations, loading, memory, ring
 from relive.storage.files import folder_at
 from relive.storage.lending import Lender
@@ -49,9 +49,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from relive.schedules import Schedule
+    from relive.settings import Autoreset, Kernels
     from relive.writing.tee import Tee
-
-Autoreset = Literal["disabled", "next_step", "same_step"]
 
 
 class ReplayBuffer:
@@ -101,66 +100,28 @@ class ReplayBuffer:
         device: str | torch.device = "cpu",
         seed: int = 0,
         track_reuse: bool = False,
-        kernels: Literal["auto", "reference", "cpu"] = "auto",
+        kernels: Kernels = "auto",
     ) -> None:
-        for name, count in (("capacity", capacity), ("num_envs", num_envs), ("n_step", n_step)):
-            memory.check_count(name, count)
-        memory.check_capacity(capacity, num_envs)
-        if isinstance(gamma, bool) or not isinstance(gamma, int | float) or not 0 <= gamma <= 1:
-            raise ConfigError(f"gamma lies in [0, 1]; given {shown(gamma)}")
-        if autoreset is None and num_envs > 1:
-            raise ConfigError(
-                f"say how the {num_envs} environments reset: autoreset= {' | '.join(resets.MODES)} "
-                "(ReplayBuffer.for_env reads it from a Gymnasium vector environment)"
-            )
-        if autoreset is not None:
-            check_choice("autoreset", autoreset, resets.MODES)
-        self._device = known_device(device)
+        self._settings = settings = Settings(
+            capacity=capacity,
+            fields=fields,
+            sampler=sampler,
+            window=window,
+            demo_fraction=demo_fraction,
+            num_envs=num_envs,
+            n_step=n_step,
+            gamma=gamma,
+            autoreset=autoreset,
+            device=device,
+            track_reuse=track_reuse,
+            kernels=kernels,
+        )
+        self._num_envs, self._n_step = num_envs, n_step
+        self._device = torch.device(settings.device)
         self._ops = operations(self._device, kernels)
-        if not isinstance(sampler, Sampler):
-            raise ConfigError(
-                f"sampler is Uniform(), Proportional(...) or RankBased(...); given {shown(sampler)}"
-            )
-        if window is not None and not isinstance(window, Recent):
-            raise ConfigError(f"window is None or Recent(...); given {shown(window)}")
-        if demo_fraction is not None:
-            demo_fraction = check_schedule("demo_fraction", demo_fraction, 0.0, 1.0)
-        check_flag("track_reuse", track_reuse)
-        self._sampler, self._window = sampler, window
-        self._layout = RowLayout(fields, memory.ROW_ALIGNMENT.get(self._device.type, 16))
+        self._layout = settings.row_layout()
         self._batch_layout = BatchLayout(self._layout)
-        self._num_envs, self._n_step, self._gamma = num_envs, n_step, float(gamma)
-        self._settings: dict[str, Any] = {
-            "sampler": sampler,
-            "window": window,
-            "demo_fraction": demo_fraction,
-            "num_envs": num_envs,
-            "n_step": n_step,
-            "gamma": gamma,
-            "autoreset": autoreset,
-            "device": str(device),
-            "track_reuse": track_reuse,
-            "kernels": kernels,
-        }
-        self._autoreset = autoreset or "disabled"
-        self._track_reuse = track_reuse
-        shapes = memory.tensor_shapes(
-            capacity, self._layout, self._sampler, num_envs, n_step, track_reuse
-        )
-        self._state = memory.allocate(shapes, self._device)
-        ring.initialise(
-            self._state,
-            self._layout,
-            self._batch_layout,
-            gamma=self._gamma,
-            autoreset=resets.MODES[self._autoreset],
-        )
-        self._sampler.configure(self._state)
-        if window is not None:
-            window.configure(self._state)
-        if demo_fraction is not None:
-            self._state.words[w.DEMO_MODE] = w.TWO_PARTS
-            write_schedule(self._state, w.DEMO_SHARE_START, demo_fraction)
+        self._state = settings.new_state(self._layout, self._batch_layout)
         self._staging = memory.allocate_staging(self._layout, num_envs)
         self._steps = self._staging[:num_envs]
         self._packer = Packer(self._layout, self._steps, (num_envs,))
@@ -234,12 +195,12 @@ class ReplayBuffer:
         packer = self._bare_packer if bare else self._packer
         with self._lock:
             packer.pack(obs, action, reward, next_obs, terminated, truncated, own)
-            if self._autoreset == "same_step":
+            if self._settings.resets == "same_step":
                 packer.out_of_range += self._pack_final(final_obs)
             elif final_obs is not None:
                 raise InputError(
                     "final_obs belongs to autoreset='same_step'; "
-                    f"this buffer has {self._autoreset!r}"
+                    f"this buffer has {self._settings.resets!r}"
                 )
             if self._saver.active:
                 self._saver.make_way(self._num_envs * self._n_step)
@@ -357,7 +318,7 @@ class ReplayBuffer:
             before = self._tee
             if store is not None:
                 due = self._state.lanes[:, w.LANE_RESET].tolist()
-                resets = self._autoreset == "next_step"
+                resets = self._settings.resets == "next_step"
                 self._tee = store._tee(self._layout, self._steps, due, resets=resets)
             else:
                 self._tee = None
@@ -532,7 +493,7 @@ class ReplayBuffer:
     @property
     def prioritized(self) -> bool:
         """Whether `update_priorities` means something for this buffer."""
-        return self._sampler.prioritized
+        return self.sampler.prioritized
 
     def update_priorities(self, ids: Any, td_errors: Any = None, *, priorities: Any = None) -> None:
         """Set priorities of rows from their TD errors.
@@ -551,7 +512,7 @@ class ReplayBuffer:
             InputError: shapes that differ, ids that were never given out, or (with
                 bad_priority="raise") a bad number; nothing has changed then.
         """
-        if not self._sampler.prioritized:
+        if not self.sampler.prioritized:
             raise UnsupportedError(
                 "this buffer draws uniformly and has no priorities; ask buffer.prioritized first, "
                 "or make it with sampler=Proportional()"
@@ -595,7 +556,9 @@ class ReplayBuffer:
             raise UnsupportedError("this buffer draws uniformly and has no priorities")
         with self._lock:
             slots = windows.slots_of(self._state, ring.known_ids(self._state, ids))
-            return (self._state.errors if self._sampler.ranked else self._state.leaves)[slots]
+            return (self._state.errors if self._settings.sampler.ranked else self._state.leaves)[
+                slots
+            ]
 
     @property
     def beta(self) -> float | None:
@@ -698,7 +661,7 @@ class ReplayBuffer:
         *,
         capacity: int | None = None,
         device: str | torch.device | None = None,
-        kernels: Literal["auto", "reference", "cpu"] = "auto",
+        kernels: Kernels = "auto",
     ) -> Self:
         """The buffer that was saved in a folder, as it was.
 
@@ -765,8 +728,7 @@ class ReplayBuffer:
 
     def _described(self) -> dict[str, Any]:
         """The settings, as JSON."""
-        settings = {**self._settings, "fields": self._layout.fields, "capacity": self.capacity}
-        return describe(settings)
+        return describe(self._settings.arguments())
 
     def grown(self, capacity: int) -> Self:
         """A larger buffer with everything that this one has.
@@ -779,7 +741,7 @@ class ReplayBuffer:
         """
         if not isinstance(capacity, int) or capacity < self.capacity:
             raise ConfigError(f"capacity grows from {self.capacity}; given {shown(capacity)}")
-        larger = type(self)(capacity, self._layout.fields, **self._settings)
+        larger = type(self)(**{**self._settings.arguments(), "capacity": capacity})
         with self._lock:
             ring.copy_into(self._state, larger._state, larger._ops)
         return larger
@@ -791,7 +753,7 @@ class ReplayBuffer:
             UnsupportedError: the buffer has no such window.
             InputError: no whole number of at least 1.
         """
-        if self._window is None or self._window.count is not None:
+        if self._settings.window is None or self._settings.window.count is not None:
             raise UnsupportedError("only window=Recent(eta=...) has sweeps")
         if isinstance(updates, bool) or not isinstance(updates, int) or not 1 <= updates < 2**62:
             raise InputError(f"updates is a whole number >= 1; given {shown(updates)}")
@@ -846,12 +808,12 @@ class ReplayBuffer:
         """The bytes this buffer holds, by component."""
         return memory.plan(
             self.capacity,
-            self._layout.fields,
-            sampler=self._sampler,
+            self._settings.fields,
+            sampler=self._settings.sampler,
             num_envs=self._num_envs,
             n_step=self._n_step,
             batch_size=0,
-            track_reuse=self._track_reuse,
+            track_reuse=self._settings.track_reuse,
             device=self._device.type,
         )
 
@@ -883,28 +845,27 @@ class ReplayBuffer:
     @property
     def gamma(self) -> float:
         """Discount of one step."""
-        return self._gamma
+        return self._settings.gamma
 
     @property
     def sampler(self) -> Sampler:
         """How rows are drawn."""
-        return self._sampler
+        return self._settings.sampler
 
     @property
     def window(self) -> Recent | None:
         """Which rows are drawn from; None: all."""
-        return self._window
+        return self._settings.window
 
     def __reduce__(self) -> Any:
         """Pickle and copy everything, rows too."""
         with self._lock:  # arrays: torch would send tensors to a process as open files
             arrays = {name: t.numpy().copy() for name, t in self._state.tensors().items()}
-        settings = {**self._settings, "fields": self._layout.fields, "capacity": self.capacity}
-        return _unpickled, (type(self), settings, arrays)
+        return _unpickled, (type(self), self._settings.arguments(), arrays)
 
     def __repr__(self) -> str:
         return (
-            f"ReplayBuffer({len(self)} of {self.capacity} rows, {self._sampler}, "
+            f"ReplayBuffer({len(self)} of {self.capacity} rows, {self._settings.sampler}, "
             f"num_envs={self._num_envs}, n_step={self._n_step}, {self._device})"
         )
 
