@@ -195,6 +195,7 @@ def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
         return
     stopped = False
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {n: how for n, how in before.items() if how is not signal.SIG_IGN}  # as under nohup
 
     def restore() -> None:
         for number, handler in before.items():
