@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fractions
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -18,14 +18,19 @@ from relive import (
     Mixture,
     Proportional,
     ReplayBuffer,
+    TrajectoryStore,
     UnsupportedError,
     fields_of,
     plan,
 )
 from relive.errors import shown
+from relive.ops import words as w
 from relive.storage import lending
 from tests.faults.tagged import FIELDS, rows
 from tests.unit.unchanged import refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HUGE = 10**5000  # cannot be written, nor become a float
 GRADIENT = torch.ones(1, requires_grad=True)
@@ -160,6 +165,78 @@ def test_a_path_is_the_name_of_a_folder(buffer: ReplayBuffer, path: Any) -> None
     for call in (buffer.save, ReplayBuffer.load, ReplayBuffer.saved_note):
         with pytest.raises(InputError, match="path is the name of a folder"):
             call(path)
+
+
+def test_what_is_saved_beside_a_buffer_and_how_is_said_plainly(
+    buffer: ReplayBuffer, tmp_path: Path
+) -> None:
+    with refused(buffer, InputError, "background is True or False"):
+        buffer.save(tmp_path / "saved", background=np.zeros(2))
+    with refused(buffer, InputError, "note cannot be kept"):
+        buffer.save(tmp_path / "saved", note=RARE)
+    assert not (tmp_path / "saved").exists()
+
+
+def test_a_store_of_episodes_refuses_what_is_of_no_kind(
+    buffer: ReplayBuffer, tmp_path: Path
+) -> None:
+    for mode in (np.array(["a", "r"]), RARE, None):
+        with pytest.raises(ConfigError, match="mode is 'a'"):
+            TrajectoryStore(tmp_path / "store", FIELDS, mode=mode)
+    with pytest.raises(InputError, match="path is the name of a folder"):
+        TrajectoryStore(3, FIELDS)
+    with TrajectoryStore(tmp_path / "store", FIELDS) as store:
+        store.append(**rows(range(3)))
+        with pytest.raises(InputError, match="sync is True or False"):
+            store.flush(sync=np.zeros(2))
+        with refused(buffer, InputError, "where is a function of an episode"):
+            store.fill(buffer, where="all")
+        for value in (HUGE, RARE):
+            with pytest.raises(InputError, match="numbered from 0; given"):
+                store.episode(value)
+            with refused(buffer, InputError, "tee takes a TrajectoryStore"):
+                buffer.tee(value)
+
+
+def test_settings_of_another_kind_are_other_settings(buffer: ReplayBuffer) -> None:
+    state = buffer.state_dict()
+    settings = {**state["settings"], "gamma": np.zeros(2), "seed": RARE}
+    with refused(buffer, ConfigError, "gamma is 0.99, given array"):
+        buffer.load_state_dict({**state, "settings": settings})
+
+
+WRONG_WORDS = {
+    w.NEXT_ID: -1,
+    w.RING_CAPACITY: 0,
+    w.DEMO_COUNT: 2**40,
+    w.SCALE: 5000,
+    w.SWEEP: 2**62,
+    w.DRAWS: -1,
+    w.MAX_LEAF: -1,  # a NaN
+}
+
+
+@pytest.mark.parametrize("word", WRONG_WORDS)
+def test_a_state_that_no_buffer_can_have_is_refused(buffer: ReplayBuffer, word: int) -> None:
+    state = buffer.state_dict()
+    state["tensors"]["words"][word] = WRONG_WORDS[word]
+    with refused(buffer, InputError, "this is the state of no buffer: broken invariant"):
+        buffer.load_state_dict(state)
+
+
+def test_tensors_without_memory_are_no_state(buffer: ReplayBuffer) -> None:
+    state = buffer.state_dict()
+    for tensors in (None, {**state["tensors"], "leaves": state["tensors"]["leaves"].to("meta")}):
+        with refused(buffer, InputError, "are a dict|without memory of its own"):
+            buffer.load_state_dict({**state, "tensors": tensors})
+
+
+def test_what_was_chosen_at_construction_is_not_taken_from_a_state(buffer: ReplayBuffer) -> None:
+    state = buffer.state_dict()
+    state["tensors"]["words"][w.ROW_BYTES] = 2**40
+    buffer.load_state_dict(state)
+    assert buffer._state.word(w.ROW_BYTES) == buffer.memory().row_bytes
+    buffer.sample(8)
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:99", -1, None, [1], 2**70], ids=str)

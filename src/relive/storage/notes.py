@@ -58,7 +58,10 @@ def _kept(value: Any, arrays: list[Tensor], where: str) -> dict[str, Any]:
         raise InputError(
             f"{where} is an array of {value.dtype}; torch has no such numbers"
         ) from None
-    kept = torch.empty(given.shape, dtype=given.dtype).copy_(given)  # dense, and on the CPU
+    try:
+        kept = torch.empty(given.shape, dtype=given.dtype).copy_(given)  # dense, and on the CPU
+    except RuntimeError as error:  # of a type that torch cannot copy, or without memory
+        raise InputError(f"{where} cannot be kept: {error}") from None
     arrays.append(kept)
     return {kind: len(arrays) - 1}
 
