@@ -191,7 +191,7 @@ def altered_array(rng: np.random.Generator, given: np.ndarray[Any, Any]) -> Any:
         case 4:
             return np.concatenate([given, given]) if given.ndim else given
         case 5:
-            with np.errstate(invalid="ignore"):
+            with np.errstate(all="ignore"):
                 return given.astype(one(rng, ["?", "b", "Q", "e", "d", "F", ">f8", "O", "U9"]))
         case 6 if given.dtype.kind == "f":
             spoilt = given.copy()

@@ -26,7 +26,7 @@ from relive import (
 from relive.errors import shown
 from relive.ops import words as w
 from relive.storage import lending
-from tests.faults.tagged import FIELDS, rows
+from tests.faults.tagged import FIELDS, row, rows
 from tests.unit.unchanged import refused
 
 if TYPE_CHECKING:
@@ -261,6 +261,55 @@ def test_a_mixture_is_made_of_a_list_and_its_ids_are_numbers(buffer: ReplayBuffe
             Mixture(buffers, shares)
     with pytest.raises(InputError, match="ids"):
         Mixture([buffer], [1.0]).where("obs")
+
+
+@pytest.mark.parametrize("kernels", ["cpu", "reference"])
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        (torch.float16, np.float32(1e6)),
+        (torch.float16, torch.tensor(1e6)),
+        (torch.float16, 1e6),
+        (torch.bfloat16, np.float64(1e300)),
+        (torch.float32, np.longdouble(1e300)),
+        (torch.float64, np.longdouble("1e4000")),
+    ],
+    ids=str,
+)
+def test_a_float_too_large_for_its_field_is_counted_whatever_it_comes_as(
+    kernels: str, dtype: torch.dtype, value: Any
+) -> None:
+    fields = {"obs": Field((), dtype), "action": Field()}
+    buffer = ReplayBuffer(8, fields, kernels=kernels)
+    buffer.add(**{**row(0), "obs": value})
+    several = (
+        torch.stack([value, value]) if isinstance(value, torch.Tensor) else np.array([value] * 2)
+    )
+    buffer.extend(**{**rows([0, 1]), "obs": several})
+    assert buffer.stats()["out_of_range"] == 3
+    assert buffer.all().obs.isinf().all()
+
+
+@pytest.mark.parametrize("value", [RARE, [[1], [1, 2]], torch.zeros(2, device="meta")], ids=shown)
+def test_final_observations_are_arrays_too(value: Any) -> None:
+    buffer = ReplayBuffer(8, FIELDS, autoreset="same_step")
+    ended = {**rows([0]), "truncated": [True]}
+    with refused(buffer, InputError, "final_obs"):
+        buffer.add(**ended, final_obs=value)
+    of_gymnasium = np.empty(1, object)
+    of_gymnasium[0] = value
+    with refused(buffer, InputError, "final_obs"):
+        buffer.add(**ended, final_obs=of_gymnasium)
+
+
+def test_arrays_of_a_note_may_be_of_any_order(buffer: ReplayBuffer, tmp_path: Path) -> None:
+    note = {"foreign": np.arange(3, dtype=">f4"), "backwards": np.arange(3)[::-1]}
+    buffer.save(tmp_path, note=note)
+    kept = ReplayBuffer.saved_note(tmp_path)
+    assert {name: array.tolist() for name, array in kept.items()} == {
+        "foreign": [0, 1, 2],
+        "backwards": [2, 1, 0],
+    }
 
 
 def test_any_value_can_be_shown_in_a_message() -> None:
