@@ -313,7 +313,7 @@ class ReplayBuffer:
             UnsupportedError: the store was opened to read only.
         """
         if store is not None and not isinstance(store, TrajectoryStore):
-            raise InputError(f"tee takes a TrajectoryStore or None; given {store!r}")
+            raise InputError(f"tee takes a TrajectoryStore or None; given {shown(store)}")
         with self._lock:
             before = self._tee
             if store is not None:
@@ -642,7 +642,8 @@ class ReplayBuffer:
             InputError: a note that cannot be kept; nothing has been written then.
             OSError: as the file system says.
         """
-        return self._saver.save(folder_at(path), self._described(), note, background=background)
+        later = truth("background", background)
+        return self._saver.save(folder_at(path), self._described(), note, background=later)
 
     @staticmethod
     def saved_note(path: str | Path) -> Any:

@@ -57,12 +57,19 @@ def require_same(given: dict[str, Any], own: dict[str, Any]) -> None:
     if not isinstance(given, dict):
         raise ConfigError(f"the settings of a buffer are a dict; given {shown(given)}")
     differing = [
-        f"{name} is {own.get(name)}, given {given.get(name)}"
+        f"{name} is {own.get(name)}, given {shown(given.get(name))}"
         for name in {**own, **given}
-        if own.get(name) != given.get(name) and name not in ("device", "kernels")
+        if not _same(own.get(name), given.get(name)) and name not in ("device", "kernels")
     ]
     if differing:
         raise ConfigError("the buffer was made with other settings: " + "; ".join(differing))
+
+
+def _same(own: Any, given: Any) -> bool:
+    try:
+        return bool(own == given)
+    except (ValueError, TypeError, RuntimeError):  # arrays and the like
+        return False
 
 
 def _value(plain: Any) -> Any:

@@ -5,25 +5,27 @@ T  steps of an episode
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from relive.description import describe, undescribe
 from relive.episode import OURS, Episode
-from relive.errors import ConfigError, CorruptError, InputError, UnsupportedError
+from relive.errors import ConfigError, CorruptError, InputError, UnsupportedError, shown
 from relive.fields import RowLayout
 from relive.locks import fork_safe_lock
 from relive.ops import words as w
 from relive.storage import episode_files as files
 from relive.storage.episode_index import Index
 from relive.storage.episode_runs import RunLayout
+from relive.storage.files import folder_at
 from relive.storage.writer_lock import Lock
 from relive.writing.episodes import bytes_of_columns
+from relive.writing.packer import truth
 from relive.writing.recorder import Recorder
 from relive.writing.stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from torch import Tensor
 
@@ -61,9 +63,11 @@ class TrajectoryStore:
     """
 
     def __init__(self, path: str | Path, fields: Fields | None = None, *, mode: Mode = "a") -> None:
-        if mode not in ("a", "r"):
-            raise ConfigError(f"mode is 'a' to append and read, or 'r' to read; given {mode!r}")
-        self._path = Path(path).absolute()
+        if not isinstance(mode, str) or mode not in ("a", "r"):
+            raise ConfigError(
+                f"mode is 'a' to append and read, or 'r' to read; given {shown(mode)}"
+            )
+        self._path = folder_at(path).absolute()
         self._recorder: Recorder | None = None
         given = None if fields is None else RowLayout(fields)
         if mode == "r":
@@ -144,7 +148,7 @@ class TrajectoryStore:
         if own.keys() != expected:
             raise InputError(f"the store's own fields are {sorted(expected)}; given {sorted(own)}")
         if isinstance(env, bool) or not isinstance(env, int) or not 0 <= env < 2**31:
-            raise InputError(f"env is a whole number in [0, 2^31); given {env!r}")
+            raise InputError(f"env is a whole number in [0, 2^31); given {shown(env)}")
         recorder = self._writing()
         given = {"obs": obs, "action": action, "reward": reward, "next_obs": next_obs}
         given |= {"terminated": terminated, **own}
@@ -178,6 +182,7 @@ class TrajectoryStore:
             InputError: the store is closed.
             OSError: as the file system says; what could not be written goes on waiting.
         """
+        sync = truth("sync", sync)
         self._writing().write_out(sync=sync)
 
     def close(self) -> None:
@@ -247,7 +252,7 @@ class TrajectoryStore:
         count = len(self)
         if isinstance(number, bool) or not isinstance(number, int) or not -count <= number < count:
             raise InputError(
-                f"there are {count} episodes, numbered from 0; given {number!r}"
+                f"there are {count} episodes, numbered from 0; given {shown(number)}"
                 + ("" if self._recorder else " (refresh() looks for new ones)")
             )
         place = number % count
@@ -290,9 +295,11 @@ class TrajectoryStore:
         if limit is not None and (
             isinstance(limit, bool) or not isinstance(limit, int) or limit < 0
         ):
-            raise InputError(f"limit is a whole number >= 0; given {limit!r}")
+            raise InputError(f"limit is a whole number >= 0; given {shown(limit)}")
+        if where is not None and not callable(where):
+            raise InputError(f"where is a function of an episode, or None; given {shown(where)}")
         if not hasattr(buffer, "_layout"):
-            raise InputError(f"fill writes into a ReplayBuffer; given {buffer!r}")
+            raise InputError(f"fill writes into a ReplayBuffer; given {shown(buffer)}")
         if wrong := _differences(self._layout, buffer._layout, stored=False):
             raise InputError(f"the buffer needs what the store has not: {'; '.join(wrong)}")
         if self._recorder is not None and self._recorder.has(buffer._tee):

@@ -30,15 +30,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 MOST = 1  # specialisations of a kernel
-NOT_CALLED = {  # pass no number of the caller on to a kernel
-    "for_env",
-    "save",
-    "load",
-    "saved_note",
-    "state_dict",
-    "load_state_dict",
-    "tee",
-}
+# These pass no number of the caller on to a kernel.
+NOT_CALLED = {"for_env", "save", "load", "saved_note", "state_dict", "load_state_dict", "tee"}
 
 FIELDS = {
     "obs": {"x": Field((2,)), "image": Field((2, 2), torch.uint8)},

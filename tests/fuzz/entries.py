@@ -16,6 +16,7 @@ from relive import (
     RankBased,
     Recent,
     ReplayBuffer,
+    TrajectoryStore,
     Uniform,
     fields_of,
     plan,
@@ -119,12 +120,30 @@ def of_buffer(buffer: ReplayBuffer, rng: np.random.Generator, folder: Path) -> l
         ("reseed", buffer.reseed, {"seed": 5}),
         ("split", buffer.split, {"holdout": 0.5, "seed": 1}),
         ("grown", buffer.grown, {"capacity": buffer.capacity + 1}),
+        ("load_state_dict", buffer.load_state_dict, {"state": buffer.state_dict()}),
+        ("tee", buffer.tee, {"store": None}),
     ]
     if rng.random() < 0.1:  # they write to the disk
-        number = int(rng.integers(3))
-        found.append(("save", buffer.save, {"path": folder / str(number)}))
-        found.append(("load", ReplayBuffer.load, {"path": folder / str(number), "capacity": 30}))
+        path = folder / str(int(rng.integers(3)))
+        note = {"step": 3, "weights": [torch.ones(2)], "rate": (0.1, None)}
+        found.append(("save", buffer.save, {"path": path, "note": note, "background": False}))
+        found.append(("load", ReplayBuffer.load, {"path": path, "capacity": 30, "device": "cpu"}))
+        found.append(("saved_note", ReplayBuffer.saved_note, {"path": path}))
     return found
+
+
+def of_store(store: TrajectoryStore, buffer: ReplayBuffer) -> list[Entry]:
+    """Methods of a store of episodes, with arguments that most of the time are right."""
+    path = store.path
+    return [
+        ("append", store.append, {**steps(buffer, 4), "env": 0}),
+        ("append", store.append, {**steps(buffer, 4), "env": 0}),
+        ("flush", store.flush, {"sync": False}),
+        ("episode", store.episode, {"number": len(store) - 1}),
+        ("fill", store.fill, {"buffer": buffer, "where": None, "limit": 1, "env": 0}),
+        ("TrajectoryStore", TrajectoryStore, {"path": path, "fields": PLAIN, "mode": "r"}),
+        ("tee", buffer.tee, {"store": None}),
+    ]
 
 
 def of_the_package() -> list[Entry]:

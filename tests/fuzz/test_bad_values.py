@@ -13,10 +13,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from relive import Mixture, Proportional, ReliveError, ReplayBuffer
+from relive import Mixture, Proportional, ReliveError, ReplayBuffer, TrajectoryStore
 from relive.ops import words as w
 from tests.fuzz.bad_values import altered, anything, one
-from tests.fuzz.entries import MAKERS, PLAIN, of_buffer, of_mixture, of_the_package, steps
+from tests.fuzz.entries import (
+    MAKERS,
+    PLAIN,
+    of_buffer,
+    of_mixture,
+    of_store,
+    of_the_package,
+    steps,
+)
 from tests.unit.unchanged import unchanged
 
 if TYPE_CHECKING:
@@ -50,7 +58,7 @@ def outcome(entry: Entry, arguments: dict[str, Any]) -> str:
     except ReliveError as error:
         return type(error).__name__
     except OSError:
-        if name not in ("save", "load"):
+        if name not in ("save", "load", "saved_note", "TrajectoryStore"):
             raise
         return "OSError"
     except Exception as error:
@@ -139,6 +147,26 @@ def test_a_mixture_refuses_what_it_cannot_take(calls: int) -> None:
         found[note[0]] += 1
     for buffer in buffers:
         buffer.check()
+    assert found["InputError"] > calls / 4
+
+
+@pytest.mark.parametrize("calls", CALLS)
+def test_a_store_of_episodes_refuses_what_it_cannot_take(calls: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(calls)
+    buffer = ReplayBuffer(8, PLAIN)
+    found: Counter[str] = Counter()
+    with TrajectoryStore(tmp_path / "store", PLAIN) as store:
+        store.append(**steps(buffer, 3))
+        for _ in range(calls):
+            entry = one(rng, of_store(store, buffer))
+            before = store.num_steps
+            with refused_means_unchanged(buffer) as note:
+                note.append(outcome(entry, spoilt(rng, entry[2])))
+            if note != ["accepted"]:
+                assert store.num_steps == before
+            found[note[0]] += 1
+        store.check()
+    buffer.check()
     assert found["InputError"] > calls / 4
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fractions
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -18,14 +18,19 @@ from relive import (
     Mixture,
     Proportional,
     ReplayBuffer,
+    TrajectoryStore,
     UnsupportedError,
     fields_of,
     plan,
 )
 from relive.errors import shown
+from relive.ops import words as w
 from relive.storage import lending
-from tests.faults.tagged import FIELDS, rows
+from tests.faults.tagged import FIELDS, row, rows
 from tests.unit.unchanged import refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HUGE = 10**5000  # cannot be written, nor become a float
 GRADIENT = torch.ones(1, requires_grad=True)
@@ -162,6 +167,78 @@ def test_a_path_is_the_name_of_a_folder(buffer: ReplayBuffer, path: Any) -> None
             call(path)
 
 
+def test_what_is_saved_beside_a_buffer_and_how_is_said_plainly(
+    buffer: ReplayBuffer, tmp_path: Path
+) -> None:
+    with refused(buffer, InputError, "background is True or False"):
+        buffer.save(tmp_path / "saved", background=np.zeros(2))
+    with refused(buffer, InputError, "note cannot be kept"):
+        buffer.save(tmp_path / "saved", note=RARE)
+    assert not (tmp_path / "saved").exists()
+
+
+def test_a_store_of_episodes_refuses_what_is_of_no_kind(
+    buffer: ReplayBuffer, tmp_path: Path
+) -> None:
+    for mode in (np.array(["a", "r"]), RARE, None):
+        with pytest.raises(ConfigError, match="mode is 'a'"):
+            TrajectoryStore(tmp_path / "store", FIELDS, mode=mode)
+    with pytest.raises(InputError, match="path is the name of a folder"):
+        TrajectoryStore(3, FIELDS)
+    with TrajectoryStore(tmp_path / "store", FIELDS) as store:
+        store.append(**rows(range(3)))
+        with pytest.raises(InputError, match="sync is True or False"):
+            store.flush(sync=np.zeros(2))
+        with refused(buffer, InputError, "where is a function of an episode"):
+            store.fill(buffer, where="all")
+        for value in (HUGE, RARE):
+            with pytest.raises(InputError, match="numbered from 0; given"):
+                store.episode(value)
+            with refused(buffer, InputError, "tee takes a TrajectoryStore"):
+                buffer.tee(value)
+
+
+def test_settings_of_another_kind_are_other_settings(buffer: ReplayBuffer) -> None:
+    state = buffer.state_dict()
+    settings = {**state["settings"], "gamma": np.zeros(2), "seed": RARE}
+    with refused(buffer, ConfigError, "gamma is 0.99, given array"):
+        buffer.load_state_dict({**state, "settings": settings})
+
+
+WRONG_WORDS = {
+    w.NEXT_ID: -1,
+    w.RING_CAPACITY: 0,
+    w.DEMO_COUNT: 2**40,
+    w.SCALE: 5000,
+    w.SWEEP: 2**62,
+    w.DRAWS: -1,
+    w.MAX_LEAF: -1,  # a NaN
+}
+
+
+@pytest.mark.parametrize("word", WRONG_WORDS)
+def test_a_state_that_no_buffer_can_have_is_refused(buffer: ReplayBuffer, word: int) -> None:
+    state = buffer.state_dict()
+    state["tensors"]["words"][word] = WRONG_WORDS[word]
+    with refused(buffer, InputError, "this is the state of no buffer: broken invariant"):
+        buffer.load_state_dict(state)
+
+
+def test_tensors_without_memory_are_no_state(buffer: ReplayBuffer) -> None:
+    state = buffer.state_dict()
+    for tensors in (None, {**state["tensors"], "leaves": state["tensors"]["leaves"].to("meta")}):
+        with refused(buffer, InputError, "are a dict|without memory of its own"):
+            buffer.load_state_dict({**state, "tensors": tensors})
+
+
+def test_what_was_chosen_at_construction_is_not_taken_from_a_state(buffer: ReplayBuffer) -> None:
+    state = buffer.state_dict()
+    state["tensors"]["words"][w.ROW_BYTES] = 2**40
+    buffer.load_state_dict(state)
+    assert buffer._state.word(w.ROW_BYTES) == buffer.memory().row_bytes
+    buffer.sample(8)
+
+
 @pytest.mark.parametrize("device", ["gpu", "cuda:99", -1, None, [1], 2**70], ids=str)
 def test_a_batch_moves_to_a_device_that_is_there(buffer: ReplayBuffer, device: Any) -> None:
     with pytest.raises(UnsupportedError, match="device is one that torch has"):
@@ -184,6 +261,55 @@ def test_a_mixture_is_made_of_a_list_and_its_ids_are_numbers(buffer: ReplayBuffe
             Mixture(buffers, shares)
     with pytest.raises(InputError, match="ids"):
         Mixture([buffer], [1.0]).where("obs")
+
+
+@pytest.mark.parametrize("kernels", ["cpu", "reference"])
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        (torch.float16, np.float32(1e6)),
+        (torch.float16, torch.tensor(1e6)),
+        (torch.float16, 1e6),
+        (torch.bfloat16, np.float64(1e300)),
+        (torch.float32, np.longdouble(1e300)),
+        (torch.float64, np.longdouble("1e4000")),
+    ],
+    ids=str,
+)
+def test_a_float_too_large_for_its_field_is_counted_whatever_it_comes_as(
+    kernels: str, dtype: torch.dtype, value: Any
+) -> None:
+    fields = {"obs": Field((), dtype), "action": Field()}
+    buffer = ReplayBuffer(8, fields, kernels=kernels)
+    buffer.add(**{**row(0), "obs": value})
+    several = (
+        torch.stack([value, value]) if isinstance(value, torch.Tensor) else np.array([value] * 2)
+    )
+    buffer.extend(**{**rows([0, 1]), "obs": several})
+    assert buffer.stats()["out_of_range"] == 3
+    assert buffer.all().obs.isinf().all()
+
+
+@pytest.mark.parametrize("value", [RARE, [[1], [1, 2]], torch.zeros(2, device="meta")], ids=shown)
+def test_final_observations_are_arrays_too(value: Any) -> None:
+    buffer = ReplayBuffer(8, FIELDS, autoreset="same_step")
+    ended = {**rows([0]), "truncated": [True]}
+    with refused(buffer, InputError, "final_obs"):
+        buffer.add(**ended, final_obs=value)
+    of_gymnasium = np.empty(1, object)
+    of_gymnasium[0] = value
+    with refused(buffer, InputError, "final_obs"):
+        buffer.add(**ended, final_obs=of_gymnasium)
+
+
+def test_arrays_of_a_note_may_be_of_any_order(buffer: ReplayBuffer, tmp_path: Path) -> None:
+    note = {"foreign": np.arange(3, dtype=">f4"), "backwards": np.arange(3)[::-1]}
+    buffer.save(tmp_path, note=note)
+    kept = ReplayBuffer.saved_note(tmp_path)
+    assert {name: array.tolist() for name, array in kept.items()} == {
+        "foreign": [0, 1, 2],
+        "backwards": [2, 1, 0],
+    }
 
 
 def test_any_value_can_be_shown_in_a_message() -> None:

@@ -34,7 +34,7 @@ def check(state: State) -> None:
         state.word(w.RING_START) + state.word(w.RING_CAPACITY) == capacity,
         "the ring has what demonstrations leave",
     )
-    _check_words(state)
+    check_words(state)
     _check_lanes(state, stop)
     _check_links(state, oldest, stop)
     if state.word(w.WEIGHTING) != w.UNIFORM:
@@ -58,8 +58,8 @@ def require_sound(state: State, tensors: dict[str, Tensor]) -> None:
         raise InputError(f"this is the state of no buffer: {error}") from None
 
 
-def _check_words(state: State) -> None:
-    """Counters, progress and what is carried from batch to batch."""
+def check_words(state: State) -> None:
+    """Raise CorruptError unless ids, counters and what is carried on can be."""
     counters = state.words[[*range(w.SAMPLES, w.RANGE_ROWS_GONE + 1), w.DRAWS, w.EVAL_DRAWS]]
     counted = (counters >= 0) & (counters < 2**62)
     _require(bool(counted.all()), "counters are not negative, and do not overflow")

@@ -10,7 +10,7 @@ from relive.errors import CorruptError, InputError, shown
 from relive.ops import words as w
 from relive.ops.state import CHANGING
 from relive.ops.window.reference import held_ids, num_demonstrations, ring_range, slots_of
-from relive.storage.checks import SCALES, check
+from relive.storage.checks import SCALES, check, check_words
 from relive.storage.files import Stored, bytes_of, check_size, read_bytes, read_manifest
 from relive.storage.manifest import MOST, check_manifest
 from relive.storage.notes import unflatten
@@ -134,6 +134,7 @@ def _check_ranges(state: State, manifest: dict[str, Any], arrays: dict[str, Tens
         rows = pinned + added + stop - oldest if len(getattr(state, name)) else 0
         _require(len(arrays[name]) == rows, name)
     _require(-SCALES < state.word(w.SCALE) < SCALES, "scale")
+    check_words(state)
 
 
 def _require(holds: bool, part: str) -> None:

@@ -20,7 +20,7 @@ MOST = 2**62  # of whatever is counted
 
 def check_manifest(manifest: dict[str, Any]) -> None:
     """Raise CorruptError unless a manifest is of the form that `save` writes."""
-    settings = manifest.get("settings")
+    settings = manifest.get("settings", "missing")
     _require(settings is None or isinstance(settings, dict), "settings")
     if settings is not None:  # not a note alone
         _check_rows(manifest)

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
+from relive.arrays import as_array
 from relive.errors import ConfigError, InputError, shown
 from relive.ops import words as w
 
@@ -69,7 +69,10 @@ def final_of(tree: Any, final_obs: Any, lanes: list[int]) -> Any:
 
 def _stack(tree: Any, observations: list[Any]) -> Any:
     if isinstance(tree, str):
-        return np.stack([np.asarray(obs) for obs in observations])
+        try:
+            return np.stack([np.asarray(obs) for obs in observations])
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise InputError(f"final_obs: not arrays of one shape: {error}") from None
     if not all(isinstance(obs, Mapping) and set(obs) == set(tree) for obs in observations):
         raise InputError(f"final_obs: expected mappings with the keys {sorted(tree)}")
     return {key: _stack(branch, [obs[key] for obs in observations]) for key, branch in tree.items()}
@@ -77,7 +80,10 @@ def _stack(tree: Any, observations: list[Any]) -> Any:
 
 def _pick(tree: Any, final_obs: Any, lanes: list[int]) -> Any:
     if isinstance(tree, str):
-        dense = final_obs if isinstance(final_obs, Tensor) else np.asarray(final_obs)
+        try:
+            dense = as_array(final_obs)
+        except TypeError as error:
+            raise InputError(f"final_obs: not an array of real numbers: {error}") from None
         if dense.ndim == 0 or len(dense) <= max(lanes):
             raise InputError(
                 f"final_obs: given shape {tuple(dense.shape)}, expected a row for each environment"

@@ -120,7 +120,6 @@ class Packer:
         return out_of_range
 
 
-DOUBLES = (np.dtype(np.float64), torch.float64)
 NUMBERS = struct.Struct("=ff??")  # reward, discount, terminated, truncated: as they lie in a row
 LARGE = 2.0**127  # `struct` refuses what float32 cannot hold
 
@@ -221,16 +220,15 @@ def check_columns(
 def stored_form(column: Column, value: Any) -> tuple[Any, int]:
     """A checked value as it is stored, or what converts to it; and how much is out of range."""
     if column.conversion == NO_CONVERSION or is_stored(column, value):
-        return _narrowed(column, value) if value.dtype in DOUBLES else (value, 0)
+        wider = value.dtype.itemsize > column.field.stored_dtype.itemsize
+        return _narrowed(column, value) if wider and is_float(value) else (value, 0)
     stored, outside = encode(as_tensor(value), column.field.stored_dtype)
     return stored, int(outside)
 
 
 def _narrowed(column: Column, value: Any) -> tuple[Any, int]:
-    """Doubles in the dtype of their column, and how many become infinite by it."""
+    """Floats in the narrower dtype of their column, and how many become infinite by it."""
     dtype = column.field.stored_dtype
-    if not dtype.is_floating_point or dtype == torch.float64:
-        return value, 0
     if isinstance(value, Tensor) or column.array_dtype is None:
         given = as_tensor(value)
         narrow = given.to(dtype)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from relive import ConfigError, CorruptError, Proportional, ReplayBuffer
+from relive import ConfigError, CorruptError, InputError, Proportional, ReplayBuffer
 from relive.ops import words as w
 from relive.storage.files import read_manifest, write_manifest
 from tests.faults.tagged import FIELDS, rows
@@ -81,6 +81,35 @@ def test_what_cannot_be_is_refused(saved: Path, where: tuple[Any, ...], value: A
     write_manifest(saved, "manifest.json", manifest)
     with pytest.raises((CorruptError, ConfigError)):
         ReplayBuffer.load(saved)
+
+
+def test_a_manifest_without_a_part_is_refused(saved: Path) -> None:
+    manifest = read_manifest(saved, "manifest.json")
+    for part in set(manifest) - {"note"}:
+        rest = {name: value for name, value in manifest.items() if name != part}
+        write_manifest(saved, "manifest.json", rest)
+        with pytest.raises((CorruptError, InputError)):
+            ReplayBuffer.load(saved)
+
+
+def test_a_copy_with_an_id_that_is_none_is_refused(saved: Path) -> None:
+    buffer = ReplayBuffer.load(saved)
+    buffer.clear()
+    buffer.extend(**rows(range(5)))
+    buffer.pin_demonstrations(5, reserve=2)
+    buffer.pin([buffer.live_ids()[0]])
+    buffer.save(saved)
+    manifest = read_manifest(saved, "manifest.json")
+    state = saved / manifest["state"]["file"]
+    words = np.frombuffer(state.read_bytes(), np.int64, count=w.NUM_WORDS - w.FIRST_SAVED).copy()
+    words[w.ADDED_FIRST_ID - w.FIRST_SAVED] = 2**61
+    content = words.tobytes() + state.read_bytes()[len(words) * 8 :]
+    state.write_bytes(content)
+    manifest["state"]["crc32"] = zlib.crc32(content)
+    write_manifest(saved, "manifest.json", manifest)
+    for capacity in (None, 40):
+        with pytest.raises(CorruptError, match="added demonstrations have ids"):
+            ReplayBuffer.load(saved, capacity=capacity)
 
 
 def test_a_manifest_nested_too_deep_is_refused(saved: Path) -> None:
