@@ -112,7 +112,7 @@ def scalars() -> Iterator[dict[str, Any]]:
 def write(buffer: ReplayBuffer, num_envs: int) -> None:
     """Steps and streams of all kinds."""
     final = {}
-    if buffer._autoreset == "same_step":
+    if buffer._settings.resets == "same_step":
         final = {"final_obs": steps(num_envs)["obs"]}
     for form in FORMS_OF_STEPS:
         buffer.add(**formed(steps(num_envs), form), **final)

@@ -87,7 +87,7 @@ def of_buffer(buffer: ReplayBuffer, rng: np.random.Generator, folder: Path) -> l
     newest = buffer.stats()["added"]
     lanes = buffer.num_envs
     added = steps(buffer, lanes)
-    if buffer._autoreset == "same_step":
+    if buffer._settings.resets == "same_step":
         added |= {"terminated": np.ones(lanes, bool), "final_obs": added["next_obs"]}
     discount = np.ones(4, np.float32)
     every = {**steps(buffer, 4, lanes), "env": None}
