@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CONFIG = TrainConfig(env="CartPole-v1", eval_episodes=1).to_json()
-EXAMPLES = settings.default.max_examples // 4  # a page takes a second
+EXAMPLES = settings.default.max_examples // 10  # a page takes a second
 VALUES = st.recursive(
     st.one_of(
         st.none(),
