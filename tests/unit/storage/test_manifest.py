@@ -83,6 +83,19 @@ def test_what_cannot_be_is_refused(saved: Path, where: tuple[Any, ...], value: A
         ReplayBuffer.load(saved)
 
 
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_file_outside_of_the_folder_is_not_read(saved: Path, absolute: bool) -> None:
+    manifest = read_manifest(saved, "manifest.json")
+    for stored in (manifest["segments"][0], manifest["state"]):
+        name = stored["file"]
+        (saved.parent / name).write_bytes((saved / name).read_bytes())  # the right content
+        stored["file"] = str(saved.parent / name) if absolute else f"../{name}"
+        write_manifest(saved, "manifest.json", manifest)
+        with pytest.raises(CorruptError, match=r"manifest\.json is damaged"):
+            ReplayBuffer.load(saved)
+        stored["file"] = name
+
+
 def test_a_manifest_without_a_part_is_refused(saved: Path) -> None:
     manifest = read_manifest(saved, "manifest.json")
     for part in set(manifest) - {"note"}:
