@@ -174,6 +174,8 @@ def _to_the_end(
                 save_policy(parts.agent, out / POLICY)
                 checkpoints.save(trainer, metrics.size())
                 continue
+            if isinstance(record, RunEnded):
+                checkpoints.finish()  # a run that says it has ended is saved as it ended
             for sink in listeners:
                 sink.record(record)
             match record:
