@@ -59,7 +59,7 @@ def final_of(tree: Any, final_obs: Any, lanes: list[int]) -> Any:
             f"episodes that ended in lanes {lanes} are in infos['final_obs']; pass "
             "final_obs=infos.get('final_obs')"
         )
-    if isinstance(final_obs, np.ndarray) and final_obs.dtype == object:
+    if isinstance(final_obs, np.ndarray) and final_obs.dtype == object and final_obs.ndim:
         final_obs = [final_obs[lane] if lane < len(final_obs) else None for lane in lanes]
         if missing := [lane for lane, obs in zip(lanes, final_obs, strict=True) if obs is None]:
             raise InputError(f"final_obs is None for lanes {missing}, whose episodes have ended")
