@@ -11,7 +11,7 @@ ARGS ?=
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-long bench lint types docs format check clean
+.PHONY: help setup train test test-long coverage bench lint types docs format check clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -40,6 +40,9 @@ test: $(STAMP) ## run all tests, and the code in README and docs
 
 test-long: $(STAMP) ## run the long tests of the buffer, and no others (some ten minutes)
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal --long $(ARGS)
+
+coverage: $(STAMP) ## which branches of src, kernels apart, no test takes; at least 95 % are taken
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --cov --cov-report=term --cov-report=html:build/coverage/html $(ARGS)
 
 PEERS := $(patsubst benchmarks/peers/%.txt,build/peers/%/.installed,$(wildcard benchmarks/peers/*.txt))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from relive.batch import Batch
     from relive.buffer import ReplayBuffer
+    from relive.episode import Episode
     from relive.errors import (
         ConfigError,
         CorruptError,
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
     from relive.sampling import Proportional, RankBased, Recent, Uniform
     from relive.schedules import Linear
     from relive.storage.memory import MemoryPlan, plan
+    from relive.trajectories import TrajectoryStore
     from relive.warmup import warm_up
 
 __all__ = [
     "Batch",
     "ConfigError",
     "CorruptError",
+    "Episode",
     "Field",
     "InputError",
     "Linear",
@@ -42,6 +45,7 @@ __all__ = [
     "Recent",
     "ReliveError",
     "ReplayBuffer",
+    "TrajectoryStore",
     "Uniform",
     "UnsupportedError",
     "fields_of",
@@ -52,12 +56,14 @@ __all__ = [
 HOMES = {
     "relive.batch": ["Batch"],
     "relive.buffer": ["ReplayBuffer"],
+    "relive.episode": ["Episode"],
     "relive.errors": [name for name in __all__ if name.endswith("Error")],
     "relive.fields": ["Field", "fields_of"],
     "relive.mixture": ["Mixture"],
     "relive.sampling": ["Proportional", "RankBased", "Recent", "Uniform"],
     "relive.schedules": ["Linear"],
     "relive.storage.memory": ["MemoryPlan", "plan"],
+    "relive.trajectories": ["TrajectoryStore"],
     "relive.warmup": ["warm_up"],
 }
 

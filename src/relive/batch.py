@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from relive.errors import UnsupportedError, shown
 from relive.fields import Field, RowLayout
 
 CACHE_LINE = 64  # bytes; every field of a batch starts on one
@@ -133,10 +134,19 @@ class Batch:
         return self._arena.device
 
     def to(self, device: torch.device | str, *, non_blocking: bool = False) -> Batch:
-        """The batch on `device`: itself if it is there, else a copy made in one transfer."""
-        if torch.device(device) == self._arena.device:
-            return self
-        arena = self._arena.to(device, non_blocking=non_blocking)
+        """The batch on `device`: itself if it is there, else a copy made in one transfer.
+
+        Raises:
+            UnsupportedError: no device that this machine has.
+        """
+        try:
+            if torch.device(device) == self._arena.device:
+                return self
+            arena = self._arena.to(device, non_blocking=non_blocking)
+        except (TypeError, ValueError, RuntimeError, AssertionError) as error:
+            raise UnsupportedError(
+                f"device is one that torch has; given {shown(device)}"
+            ) from error
         return Batch(self._layout, arena, self._size, self._offsets)
 
     def keys(self) -> list[str]:

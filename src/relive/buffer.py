@@ -8,7 +8,6 @@ B  rows of a batch      E  environments (lanes)      T  steps in time      N  ca
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import torch
@@ -17,36 +16,41 @@ from torch.autograd.graph import increment_version
 
 from relive.batch import Batch, BatchLayout
 from relive.description import describe, require_same, undescribe
+from relive.devices import known_device
 from relive.errors import (
     ConfigError,
     CorruptError,
     InputError,
     NotReadyError,
     UnsupportedError,
+    shown,
 )
-from relive.fields import Fields, RowLayout, fields_of
+from relive.fields import Fields, fields_of
 from relive.locks import fork_safe_lock
 from relive.ops import words as w
-from relive.ops.dispatch import known_device, operations
+from relive.ops.dispatch import operations
 from relive.ops.sample.reference import beta
 from relive.ops.window import reference as windows
 from relive.sampling import Recent, Sampler, Uniform
-from relive.sampling.settings import check_schedule, write_schedule
 from relive.sampling.split import split_ids
-from relive.storage import demonstrations, loading, memory, ring
+from relive.settings import Settings
+from relive.storage import checks, demonstrations, loading, memory, ring
+from relive.storage.files import folder_at
 from relive.storage.lending import Lender
 from relive.storage.saving import Saver
+from relive.trajectories import TrajectoryStore
 from relive.writing import autoreset as resets
-from relive.writing.packer import Packer, ndim, vector, whole_batch
+from relive.writing.packer import Packer, ndim, truth, vector, whole_batch
 from relive.writing.stream import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from concurrent.futures import Future
+    from pathlib import Path
 
     from relive.schedules import Schedule
-
-Autoreset = Literal["disabled", "next_step", "same_step"]
+    from relive.settings import Autoreset, Kernels
+    from relive.writing.tee import Tee
 
 
 class ReplayBuffer:
@@ -96,65 +100,28 @@ class ReplayBuffer:
         device: str | torch.device = "cpu",
         seed: int = 0,
         track_reuse: bool = False,
-        kernels: Literal["auto", "reference", "cpu"] = "auto",
+        kernels: Kernels = "auto",
     ) -> None:
-        for name, count in (("capacity", capacity), ("num_envs", num_envs), ("n_step", n_step)):
-            memory.check_count(name, count)
-        memory.check_capacity(capacity, num_envs)
-        if isinstance(gamma, bool) or not isinstance(gamma, int | float) or not 0 <= gamma <= 1:
-            raise ConfigError(f"gamma lies in [0, 1]; given {gamma!r}")
-        if autoreset is None and num_envs > 1:
-            raise ConfigError(
-                f"say how the {num_envs} environments reset: autoreset= {' | '.join(resets.MODES)} "
-                "(ReplayBuffer.for_env reads it from a Gymnasium vector environment)"
-            )
-        if autoreset is not None and autoreset not in resets.MODES:
-            raise ConfigError(f"autoreset is one of {', '.join(resets.MODES)}; given {autoreset!r}")
-        self._device = known_device(device)
+        self._settings = settings = Settings(
+            capacity=capacity,
+            fields=fields,
+            sampler=sampler,
+            window=window,
+            demo_fraction=demo_fraction,
+            num_envs=num_envs,
+            n_step=n_step,
+            gamma=gamma,
+            autoreset=autoreset,
+            device=device,
+            track_reuse=track_reuse,
+            kernels=kernels,
+        )
+        self._num_envs, self._n_step = num_envs, n_step
+        self._device = torch.device(settings.device)
         self._ops = operations(self._device, kernels)
-        if not isinstance(sampler, Sampler):
-            raise ConfigError(
-                f"sampler is Uniform(), Proportional(...) or RankBased(...); given {sampler!r}"
-            )
-        if window is not None and not isinstance(window, Recent):
-            raise ConfigError(f"window is None or Recent(...); given {window!r}")
-        if demo_fraction is not None:
-            demo_fraction = check_schedule("demo_fraction", demo_fraction, 0.0, 1.0)
-        self._sampler, self._window = sampler, window
-        self._layout = RowLayout(fields, memory.ROW_ALIGNMENT.get(self._device.type, 16))
+        self._layout = settings.row_layout()
         self._batch_layout = BatchLayout(self._layout)
-        self._num_envs, self._n_step, self._gamma = num_envs, n_step, float(gamma)
-        self._settings: dict[str, Any] = {
-            "sampler": sampler,
-            "window": window,
-            "demo_fraction": demo_fraction,
-            "num_envs": num_envs,
-            "n_step": n_step,
-            "gamma": gamma,
-            "autoreset": autoreset,
-            "device": str(device),
-            "track_reuse": track_reuse,
-            "kernels": kernels,
-        }
-        self._autoreset = autoreset or "disabled"
-        self._track_reuse = track_reuse
-        shapes = memory.tensor_shapes(
-            capacity, self._layout, self._sampler, num_envs, n_step, track_reuse
-        )
-        self._state = memory.allocate(shapes, self._device)
-        ring.initialise(
-            self._state,
-            self._layout,
-            self._batch_layout,
-            gamma=self._gamma,
-            autoreset=resets.MODES[self._autoreset],
-        )
-        self._sampler.configure(self._state)
-        if window is not None:
-            window.configure(self._state)
-        if demo_fraction is not None:
-            self._state.words[w.DEMO_MODE] = w.TWO_PARTS
-            write_schedule(self._state, w.DEMO_SHARE_START, demo_fraction)
+        self._state = settings.new_state(self._layout, self._batch_layout)
         self._staging = memory.allocate_staging(self._layout, num_envs)
         self._steps = self._staging[:num_envs]
         self._packer = Packer(self._layout, self._steps, (num_envs,))
@@ -164,6 +131,7 @@ class ReplayBuffer:
             for name in ("terminated", "truncated")
         ]
         self._own = frozenset(fields) - {"obs", "action"}
+        self._tee: Tee | None = None
         self._batches = Lender(self._batch_layout, self._device)
         self._lock = fork_safe_lock()
         self._saver = Saver(self._state, self._lock)
@@ -227,15 +195,17 @@ class ReplayBuffer:
         packer = self._bare_packer if bare else self._packer
         with self._lock:
             packer.pack(obs, action, reward, next_obs, terminated, truncated, own)
-            if self._autoreset == "same_step":
+            if self._settings.resets == "same_step":
                 packer.out_of_range += self._pack_final(final_obs)
             elif final_obs is not None:
                 raise InputError(
                     "final_obs belongs to autoreset='same_step'; "
-                    f"this buffer has {self._autoreset!r}"
+                    f"this buffer has {self._settings.resets!r}"
                 )
             if self._saver.active:
                 self._saver.make_way(self._num_envs * self._n_step)
+            if self._tee is not None:
+                self._tee.take()
             self._ops.write(self._state, self._steps)
             if packer.out_of_range:
                 self._state.words[w.OUT_OF_RANGE] += packer.out_of_range
@@ -293,6 +263,10 @@ class ReplayBuffer:
             for piece in stream.pieces():
                 if self._saver.active:
                     self._saver.make_way((piece.steps + self._n_step) * self._num_envs)
+                if self._tee is not None and discount is not None:
+                    self._tee.skip(piece.steps)
+                elif self._tee is not None:
+                    self._tee.extend(piece.columns, piece.steps, lanes, close=piece.is_last)
                 self._ops.extend(
                     self._state,
                     piece.columns,
@@ -318,7 +292,38 @@ class ReplayBuffer:
         with self._lock:
             if self._saver.active:
                 self._saver.make_way(self._num_envs * self._n_step)
+            if self._tee is not None:
+                self._tee.end_episode(lanes)
             self._ops.flush(self._state, lanes)
+
+    def tee(self, store: TrajectoryStore | None) -> None:
+        """From now on give every step to a store too; None: to none any more.
+
+        Steps go there as they are given, not folded, each episode with its true last observation
+        and without fake reset steps. `end_episode` ends an episode there as well, `clear` leaves
+        the one that is going on unfinished, as does another `tee`. Ready-made rows
+        (`extend(discount=)`) are no steps: the store counts them. Copies of the buffer, loaded and
+        `grown` ones have no store.
+
+        Args:
+            store: open to append; its fields must be among those of this buffer.
+
+        Raises:
+            InputError: fields that do not fit, no store, or a closed one; nothing has changed then.
+            UnsupportedError: the store was opened to read only.
+        """
+        if store is not None and not isinstance(store, TrajectoryStore):
+            raise InputError(f"tee takes a TrajectoryStore or None; given {shown(store)}")
+        with self._lock:
+            before = self._tee
+            if store is not None:
+                due = self._state.lanes[:, w.LANE_RESET].tolist()
+                resets = self._settings.resets == "next_step"
+                self._tee = store._tee(self._layout, self._steps, due, resets=resets)
+            else:
+                self._tee = None
+            if before is not None:
+                before.finish()
 
     # Sampling
 
@@ -353,7 +358,7 @@ class ReplayBuffer:
             InputError: a bad batch size, or a batch of another size.
         """
         target = None if device is None else known_device(device)
-        batch = self._sample(whole_batch(batch_size), out, bool(train), None)
+        batch = self._sample(whole_batch(batch_size), out, truth("train", train), None)
         return batch if target is None else batch.to(target, non_blocking=True)
 
     def sample_range(
@@ -376,7 +381,7 @@ class ReplayBuffer:
         size = whole_batch(batch_size)
         for name, value in (("start", start), ("stop", stop)):
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-                raise InputError(f"{name} is an id, a whole number >= 0; given {value!r}")
+                raise InputError(f"{name} is an id, a whole number >= 0; given {shown(value)}")
         with self._lock:
             if not ring.rows_in(self._state, start, stop):
                 oldest, newest = windows.ring_range(self._state)
@@ -488,7 +493,7 @@ class ReplayBuffer:
     @property
     def prioritized(self) -> bool:
         """Whether `update_priorities` means something for this buffer."""
-        return self._sampler.prioritized
+        return self.sampler.prioritized
 
     def update_priorities(self, ids: Any, td_errors: Any = None, *, priorities: Any = None) -> None:
         """Set priorities of rows from their TD errors.
@@ -507,7 +512,7 @@ class ReplayBuffer:
             InputError: shapes that differ, ids that were never given out, or (with
                 bad_priority="raise") a bad number; nothing has changed then.
         """
-        if not self._sampler.prioritized:
+        if not self.sampler.prioritized:
             raise UnsupportedError(
                 "this buffer draws uniformly and has no priorities; ask buffer.prioritized first, "
                 "or make it with sampler=Proportional()"
@@ -551,7 +556,9 @@ class ReplayBuffer:
             raise UnsupportedError("this buffer draws uniformly and has no priorities")
         with self._lock:
             slots = windows.slots_of(self._state, ring.known_ids(self._state, ids))
-            return (self._state.errors if self._sampler.ranked else self._state.leaves)[slots]
+            return (self._state.errors if self._settings.sampler.ranked else self._state.leaves)[
+                slots
+            ]
 
     @property
     def beta(self) -> float | None:
@@ -635,7 +642,8 @@ class ReplayBuffer:
             InputError: a note that cannot be kept; nothing has been written then.
             OSError: as the file system says.
         """
-        return self._saver.save(Path(path), self._described(), note, background=background)
+        later = truth("background", background)
+        return self._saver.save(folder_at(path), self._described(), note, background=later)
 
     @staticmethod
     def saved_note(path: str | Path) -> Any:
@@ -645,7 +653,7 @@ class ReplayBuffer:
             InputError: no saved buffer is there, or one of another format.
             CorruptError: it is damaged.
         """
-        return loading.load_note(Path(path))
+        return loading.load_note(folder_at(path))
 
     @classmethod
     def load(
@@ -654,7 +662,7 @@ class ReplayBuffer:
         *,
         capacity: int | None = None,
         device: str | torch.device | None = None,
-        kernels: Literal["auto", "reference", "cpu"] = "auto",
+        kernels: Kernels = "auto",
     ) -> Self:
         """The buffer that was saved in a folder, as it was.
 
@@ -669,26 +677,28 @@ class ReplayBuffer:
             ConfigError: a capacity without room for the demonstrations and one more row.
             UnsupportedError: a device that this version has no kernels for.
         """
-        folder = Path(path)
+        folder = folder_at(path)
+        if capacity is not None:
+            memory.check_count("capacity", capacity)
         manifest = loading.read_settings(folder)
         if manifest["settings"] is None:
             raise InputError(f"{folder} holds a note, but no buffer was saved with it")
         settings = undescribe(manifest["settings"])
-        fields, saved_capacity = settings.pop("fields"), settings.pop("capacity")
-        demonstrations = int(manifest["ring_start"])
+        demonstrations = manifest["ring_start"]
         if capacity is not None and capacity <= demonstrations:
             raise ConfigError(
                 f"{demonstrations} rows are kept for demonstrations; capacity is more than that, "
                 f"given {capacity}"
             )
-        settings |= {"kernels": kernels, "device": settings["device"] if device is None else device}
+        wanted = {"kernels": kernels, "capacity": capacity, "device": device}
+        wanted = {name: value for name, value in wanted.items() if value is not None}
         try:
-            buffer = cls(saved_capacity if capacity is None else capacity, fields, **settings)
-        except TypeError as error:
+            buffer = cls(**{**settings, **wanted})
+        except (TypeError, RecursionError) as error:
             raise CorruptError(f"the settings of the buffer are damaged: {error}") from None
         loading.load(buffer._state, buffer._ops, folder, manifest)
         same_rows = manifest["row_bytes"] == buffer._layout.row_bytes
-        if same_rows and buffer.capacity == saved_capacity:
+        if same_rows and buffer.capacity == settings["capacity"]:
             buffer._saver.note(folder, manifest)  # the next save adds to what is there
         return buffer
 
@@ -712,12 +722,14 @@ class ReplayBuffer:
             raise InputError("state is what state_dict() gave, with settings and tensors")
         require_same(state["settings"], self._described())
         with self._saver.idle():
+            checks.require_sound(self._state, state["tensors"])
             self._state.take(state["tensors"])
+            if self._tee is not None:
+                self._tee.interrupt()
 
     def _described(self) -> dict[str, Any]:
         """The settings, as JSON."""
-        settings = {**self._settings, "fields": self._layout.fields, "capacity": self.capacity}
-        return describe(settings)
+        return describe(self._settings.arguments())
 
     def grown(self, capacity: int) -> Self:
         """A larger buffer with everything that this one has.
@@ -729,8 +741,8 @@ class ReplayBuffer:
             ConfigError: a smaller capacity, or more memory than is free.
         """
         if not isinstance(capacity, int) or capacity < self.capacity:
-            raise ConfigError(f"capacity grows from {self.capacity}; given {capacity!r}")
-        larger = type(self)(capacity, self._layout.fields, **self._settings)
+            raise ConfigError(f"capacity grows from {self.capacity}; given {shown(capacity)}")
+        larger = type(self)(**{**self._settings.arguments(), "capacity": capacity})
         with self._lock:
             ring.copy_into(self._state, larger._state, larger._ops)
         return larger
@@ -742,10 +754,10 @@ class ReplayBuffer:
             UnsupportedError: the buffer has no such window.
             InputError: no whole number of at least 1.
         """
-        if self._window is None or self._window.count is not None:
+        if self._settings.window is None or self._settings.window.count is not None:
             raise UnsupportedError("only window=Recent(eta=...) has sweeps")
         if isinstance(updates, bool) or not isinstance(updates, int) or not 1 <= updates < 2**62:
-            raise InputError(f"updates is a whole number >= 1; given {updates!r}")
+            raise InputError(f"updates is a whole number >= 1; given {shown(updates)}")
         with self._lock:
             self._state.words[w.SWEEP_LENGTH] = updates
             self._state.words[w.SWEEP] = 0
@@ -756,12 +768,14 @@ class ReplayBuffer:
         A save under way in the background is waited for.
         """
         with self._saver.idle():
+            if self._tee is not None:
+                self._tee.interrupt()
             ring.clear(self._state)
 
     def reseed(self, seed: int) -> None:
         """Start the random streams of a seed (any 64-bit integer) from their beginning."""
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
-            raise ConfigError(f"seed is a 64-bit integer; given {seed!r}")
+            raise ConfigError(f"seed is a 64-bit integer; given {shown(seed)}")
         with self._lock:
             self._state.words[w.SEED] = seed
             self._state.words[w.DRAWS] = 0
@@ -770,7 +784,7 @@ class ReplayBuffer:
     def set_progress(self, t: int) -> None:
         """Say that `t` training samples have been drawn, for schedules."""
         if isinstance(t, bool) or not isinstance(t, int) or not 0 <= t < 2**62:
-            raise InputError(f"progress is a whole number in [0, 2^62); given {t!r}")
+            raise InputError(f"progress is a whole number in [0, 2^62); given {shown(t)}")
         with self._lock:
             self._state.words[w.PROGRESS] = t
 
@@ -789,18 +803,18 @@ class ReplayBuffer:
             CorruptError: names the first that is broken.
         """
         with self._lock:
-            ring.check(self._state)
+            checks.check(self._state)
 
     def memory(self) -> memory.MemoryPlan:
         """The bytes this buffer holds, by component."""
         return memory.plan(
             self.capacity,
-            self._layout.fields,
-            sampler=self._sampler,
+            self._settings.fields,
+            sampler=self._settings.sampler,
             num_envs=self._num_envs,
             n_step=self._n_step,
             batch_size=0,
-            track_reuse=self._track_reuse,
+            track_reuse=self._settings.track_reuse,
             device=self._device.type,
         )
 
@@ -832,28 +846,27 @@ class ReplayBuffer:
     @property
     def gamma(self) -> float:
         """Discount of one step."""
-        return self._gamma
+        return self._settings.gamma
 
     @property
     def sampler(self) -> Sampler:
         """How rows are drawn."""
-        return self._sampler
+        return self._settings.sampler
 
     @property
     def window(self) -> Recent | None:
         """Which rows are drawn from; None: all."""
-        return self._window
+        return self._settings.window
 
     def __reduce__(self) -> Any:
         """Pickle and copy everything, rows too."""
         with self._lock:  # arrays: torch would send tensors to a process as open files
             arrays = {name: t.numpy().copy() for name, t in self._state.tensors().items()}
-        settings = {**self._settings, "fields": self._layout.fields, "capacity": self.capacity}
-        return _unpickled, (type(self), settings, arrays)
+        return _unpickled, (type(self), self._settings.arguments(), arrays)
 
     def __repr__(self) -> str:
         return (
-            f"ReplayBuffer({len(self)} of {self.capacity} rows, {self._sampler}, "
+            f"ReplayBuffer({len(self)} of {self.capacity} rows, {self._settings.sampler}, "
             f"num_envs={self._num_envs}, n_step={self._n_step}, {self._device})"
         )
 
@@ -870,7 +883,7 @@ class ReplayBuffer:
             return range(self._num_envs)
         if isinstance(env, bool) or not isinstance(env, int) or not 0 <= env < self._num_envs:
             raise InputError(
-                f"env is one of 0...{self._num_envs - 1}, or None for all; given {env!r}"
+                f"env is one of 0...{self._num_envs - 1}, or None for all; given {shown(env)}"
             )
         return range(env, env + 1)
 

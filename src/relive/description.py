@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from relive.errors import ConfigError, CorruptError
+from relive.errors import ConfigError, CorruptError, shown
 from relive.fields import Field
 from relive.sampling import Proportional, RankBased, Recent, Uniform
 from relive.schedules import Linear
@@ -44,7 +44,7 @@ def undescribe(plain: dict[str, Any]) -> dict[str, Any]:
     """
     try:
         return {name: _value(part) for name, part in plain.items()}
-    except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise CorruptError(f"the settings of the buffer are damaged: {error}") from None
 
 
@@ -55,14 +55,21 @@ def require_same(given: dict[str, Any], own: dict[str, Any]) -> None:
         ConfigError: names each that differs.
     """
     if not isinstance(given, dict):
-        raise ConfigError(f"the settings of a buffer are a dict; given {given!r}")
+        raise ConfigError(f"the settings of a buffer are a dict; given {shown(given)}")
     differing = [
-        f"{name} is {own.get(name)}, given {given.get(name)}"
+        f"{name} is {own.get(name)}, given {shown(given.get(name))}"
         for name in {**own, **given}
-        if own.get(name) != given.get(name) and name not in ("device", "kernels")
+        if not _same(own.get(name), given.get(name)) and name not in ("device", "kernels")
     ]
     if differing:
         raise ConfigError("the buffer was made with other settings: " + "; ".join(differing))
+
+
+def _same(own: Any, given: Any) -> bool:
+    try:
+        return bool(own == given)
+    except (ValueError, TypeError, RuntimeError):  # arrays and the like
+        return False
 
 
 def _value(plain: Any) -> Any:

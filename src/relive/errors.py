@@ -13,6 +13,18 @@ They are raised before anything has changed.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+LONGEST = 200  # characters of what was given, in a message
+
+
+def shown(value: object) -> str:
+    """A value as an error message shows it: short, and whatever it is."""
+    text = f"<{type(value).__name__}>"
+    with suppress(Exception):  # huge integers and tensors of rare types cannot be written
+        text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
 
 class ReliveError(Exception):
     """Root of every exception that relive raises on purpose."""

@@ -21,29 +21,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from relive.errors import ConfigError
+from relive.arrays import NUMPY_DTYPES, REAL_DTYPES
+from relive.errors import ConfigError, shown
 
 # Stored with every row, arguments of `add`, or what a batch has besides its fields.
 RESERVED = {
     *("next_obs", "reward", "terminated", "truncated", "discount", "weights", "ids"),
     *("lane", "prev", "next", "final_obs", "env", "self", "to", "keys", "device"),
-}
-NUMPY_DTYPES = {
-    dtype: np.dtype(str(dtype).removeprefix("torch."))
-    for dtype in (
-        torch.bool,
-        torch.uint8,
-        torch.uint16,
-        torch.uint32,
-        torch.uint64,
-        torch.int8,
-        torch.int16,
-        torch.int32,
-        torch.int64,
-        torch.float16,
-        torch.float32,
-        torch.float64,
-    )
 }
 # How a stored dtype becomes float32.
 NO_CONVERSION, FROM_UINT8, FROM_FLOAT16, FROM_BFLOAT16 = 0, 1, 2, 3
@@ -52,6 +36,7 @@ CONVERSIONS = {
     torch.float16: FROM_FLOAT16,
     torch.bfloat16: FROM_BFLOAT16,
 }
+MOST_AXES = 30  # NumPy has 32; a batch and its lanes take two
 LAST_LINK = 2**31 - 1  # largest distance that a link holds
 SEPARATOR = "."  # of the names in a dict observation: obs.position
 
@@ -77,19 +62,24 @@ class Field:
     def __post_init__(self) -> None:
         if not isinstance(self.shape, tuple | list | torch.Size):
             raise ConfigError(
-                f"a field's shape is a tuple, ({self.shape!r},) say; given {self.shape!r}"
+                f"a field's shape is a tuple, ({shown(self.shape)},) say; given {shown(self.shape)}"
             )
         shape = tuple(self.shape)
         if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in shape):
-            raise ConfigError(f"a field's shape is a tuple of sizes >= 1; given {self.shape!r}")
-        if not isinstance(self.dtype, torch.dtype) or self.dtype.is_complex:
-            raise ConfigError(f"a field's dtype is a real torch.dtype; given {self.dtype!r}")
-        if self.store not in (None, self.dtype) and (
-            self.store not in CONVERSIONS or self.dtype != torch.float32
+            raise ConfigError(f"a field's shape is a tuple of sizes >= 1; given {shown(shape)}")
+        if len(shape) > MOST_AXES or math.prod(shape) >= 2**56:
+            raise ConfigError(
+                f"a field has at most {MOST_AXES} axes and 2^56 values; given {shown(shape)}"
+            )
+        if not isinstance(self.dtype, torch.dtype) or self.dtype not in REAL_DTYPES:
+            raise ConfigError(f"a field's dtype is a real torch.dtype; given {shown(self.dtype)}")
+        if not isinstance(self.store, torch.dtype | None) or (
+            self.store not in (None, self.dtype)
+            and (self.store not in CONVERSIONS or self.dtype != torch.float32)
         ):
             raise ConfigError(
                 "a float32 field is stored as torch.uint8, torch.float16 or torch.bfloat16, any "
-                f"other as it is; given dtype={self.dtype!r}, store={self.store!r}"
+                f"other as it is; given dtype={self.dtype}, store={shown(self.store)}"
             )
         object.__setattr__(self, "shape", shape)
 
@@ -138,6 +128,13 @@ class RowLayout:
     """
 
     def __init__(self, fields: Fields, alignment: int = 16) -> None:
+        if not isinstance(fields, Mapping):
+            raise ConfigError(f"fields is a mapping of names to Fields; given {shown(fields)}")
+        for name in fields:
+            if not isinstance(name, str) or name.startswith("_") or not name.isidentifier():
+                raise ConfigError(
+                    f"a field's name is a public Python identifier; given {shown(name)}"
+                )
         for name in ("obs", "action"):
             if name not in fields:
                 raise ConfigError(f"fields needs {name!r}; given {sorted(fields)}")
@@ -145,9 +142,6 @@ class RowLayout:
             raise ConfigError(
                 f"the names {taken} are relive's own and are always stored; rename them"
             )
-        for name in fields:
-            if not isinstance(name, str) or name.startswith("_") or not name.isidentifier():
-                raise ConfigError(f"a field's name is a public Python identifier; given {name!r}")
         self.fields: dict[str, Any] = dict(fields)
         self.columns: dict[str, Column] = {}
         self._end = 0
@@ -188,9 +182,13 @@ class RowLayout:
         if isinstance(field, Field):
             return self._place(name, field)
         if not isinstance(field, Mapping) or not field:
-            raise ConfigError(f"field {name!r} is a Field or a mapping of fields; given {field!r}")
+            raise ConfigError(
+                f"field {name!r} is a Field or a mapping of fields; given {shown(field)}"
+            )
         if wrong := [key for key in field if not isinstance(key, str) or SEPARATOR in key]:
-            raise ConfigError(f"the keys of field {name!r} are strings with no dots; given {wrong}")
+            raise ConfigError(
+                f"the keys of field {name!r} are strings with no dots; given {shown(wrong)}"
+            )
         return {key: self._place_all(f"{name}{SEPARATOR}{key}", field[key]) for key in field}
 
 
@@ -202,14 +200,20 @@ def fields_of(env: Any) -> dict[str, Any]:
     fields.
 
     Raises:
-        ConfigError: a space that has no fixed shape (Text, Sequence, Graph).
+        ConfigError: no environment, or a space that has no fixed shape (Text, Sequence, Graph).
     """
-    obs = getattr(env, "single_observation_space", None) or env.observation_space
-    action = getattr(env, "single_action_space", None) or env.action_space
     return {
-        "obs": _fields_of_space(obs, "observation"),
-        "action": _fields_of_space(action, "action"),
+        "obs": _fields_of_space(_space(env, "observation"), "observation"),
+        "action": _fields_of_space(_space(env, "action"), "action"),
     }
+
+
+def _space(env: Any, what: str) -> Any:
+    for name in (f"single_{what}_space", f"{what}_space"):
+        space = getattr(env, name, None)
+        if space is not None:
+            return space
+    raise ConfigError(f"an environment has an {what}_space; given {shown(env)}")
 
 
 def _fields_of_space(space: Any, what: str) -> Any:

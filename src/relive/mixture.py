@@ -10,12 +10,12 @@ from torch.autograd.graph import increment_version
 
 from relive.batch import Batch, BatchLayout
 from relive.buffer import ReplayBuffer
-from relive.errors import ConfigError, InputError, NotReadyError, UnsupportedError
+from relive.devices import known_device
+from relive.errors import ConfigError, InputError, NotReadyError, UnsupportedError, shown
 from relive.locks import fork_safe_lock
 from relive.ops import words as w
-from relive.ops.dispatch import known_device
 from relive.storage.lending import Lender
-from relive.writing.packer import vector, whole_batch
+from relive.writing.packer import truth, vector, whole_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,32 +48,10 @@ class Mixture:
     """
 
     def __init__(self, buffers: Sequence[ReplayBuffer], shares: Sequence[float]) -> None:
+        _check_parts(buffers, shares)
+        _check_alike(buffers)
         self.buffers = tuple(buffers)
-        if not 1 <= len(self.buffers) < MOST_BUFFERS:
-            raise ConfigError(f"a mixture has 1 to {MOST_BUFFERS - 1} buffers; given {buffers!r}")
-        for buffer in self.buffers:
-            if not isinstance(buffer, ReplayBuffer):
-                raise ConfigError(f"a mixture is made of ReplayBuffers; given {buffer!r}")
-        if len({id(buffer) for buffer in self.buffers}) < len(self.buffers):
-            raise ConfigError("a buffer is in the mixture twice; give it a larger share instead")
-        if len(shares) != len(self.buffers) or not all(
-            isinstance(share, int | float) and 0 < share < math.inf for share in shares
-        ):
-            raise ConfigError(
-                f"shares are {len(self.buffers)} positive numbers, one a buffer; given {shares!r}"
-            )
         first = self.buffers[0]
-        for number, buffer in enumerate(self.buffers[1:], 1):
-            if buffer.device != first.device:
-                raise ConfigError(
-                    f"buffers are on one device; the first is on {first.device}, number {number} "
-                    f"on {buffer.device}"
-                )
-            if _form(buffer) != _form(first):
-                raise ConfigError(
-                    "buffers have the same fields, in the same order; the first has "
-                    f"{_form(first)}, number {number} has {_form(buffer)}"
-                )
         self.shares = tuple(share / math.fsum(shares) for share in shares)
         self._layout = BatchLayout(first._layout)
         self._batches = Lender(self._layout, first.device)
@@ -129,7 +107,7 @@ class Mixture:
             InputError: a bad batch size, or a batch of another size.
         """
         target = None if device is None else known_device(device)
-        size = whole_batch(batch_size)
+        size, train = whole_batch(batch_size), truth("train", train)
         if out is not None and not (
             isinstance(out, Batch) and out._layout is self._layout and len(out) == size
         ):
@@ -143,7 +121,7 @@ class Mixture:
             first = 0
             for number, count in enumerate(counts):
                 if count:
-                    self.buffers[number]._fill(batch, first, count, train=bool(train))
+                    self.buffers[number]._fill(batch, first, count, train=train)
                     ids = batch.ids[first : first + count]
                     ids.copy_(_with_source(ids, number))
                 first += count
@@ -204,9 +182,50 @@ class Mixture:
                 rows = _without_source(wanted[mine])
                 buffer.update_priorities(rows, **{given: values[mine]})
 
-    def where(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Number of the buffer of each row of a batch, and its id there: int64 `[B]` each."""
-        return ids >> SOURCE_BITS, _without_source(ids)
+    def where(self, ids: Any) -> tuple[Tensor, Tensor]:
+        """Number of the buffer of each row of a batch, and its id there: int64 `[B]` each.
+
+        Raises:
+            InputError: no vector of integers.
+        """
+        wanted = vector("ids", ids, torch.int64)
+        return wanted >> SOURCE_BITS, _without_source(wanted)
+
+
+def _check_parts(buffers: Any, shares: Any) -> None:
+    """Raise ConfigError unless a mixture can be made of these."""
+    for name, values in (("buffers", buffers), ("shares", shares)):
+        if not isinstance(values, list | tuple):
+            raise ConfigError(f"{name} is a list, one a buffer; given {shown(values)}")
+    if not 1 <= len(buffers) < MOST_BUFFERS:
+        raise ConfigError(f"a mixture has 1 to {MOST_BUFFERS - 1} buffers; given {shown(buffers)}")
+    for buffer in buffers:
+        if not isinstance(buffer, ReplayBuffer):
+            raise ConfigError(f"a mixture is made of ReplayBuffers; given {shown(buffer)}")
+    if len({id(buffer) for buffer in buffers}) < len(buffers):
+        raise ConfigError("a buffer is in the mixture twice; give it a larger share instead")
+    if len(shares) != len(buffers) or not all(
+        isinstance(share, int | float) and 0 < share < 1e300 for share in shares
+    ):
+        raise ConfigError(
+            f"shares are {len(buffers)} positive numbers, one a buffer; given {shown(shares)}"
+        )
+
+
+def _check_alike(buffers: Any) -> None:
+    """Raise ConfigError unless one batch can hold rows of all."""
+    first = buffers[0]
+    for number, buffer in enumerate(buffers[1:], 1):
+        if buffer.device != first.device:
+            raise ConfigError(
+                f"buffers are on one device; the first is on {first.device}, number {number} on "
+                f"{buffer.device}"
+            )
+        if _form(buffer) != _form(first):
+            raise ConfigError(
+                "buffers have the same fields, in the same order; the first has "
+                f"{_form(first)}, number {number} has {_form(buffer)}"
+            )
 
 
 def _form(buffer: ReplayBuffer) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:

@@ -6,10 +6,9 @@ captured graph too; that is why the kinds are few.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from relive.errors import ConfigError
+from relive.errors import ConfigError, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +28,12 @@ class Linear:
     steps: int
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.start) and math.isfinite(self.end)):
-            raise ConfigError(f"Linear needs finite ends; given {self.start} and {self.end}")
-        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
-            raise ConfigError(f"Linear needs steps >= 1, a whole number; given {self.steps!r}")
+        for end in (self.start, self.end):
+            if isinstance(end, bool) or not isinstance(end, int | float) or not abs(end) < 1e300:
+                raise ConfigError(f"Linear needs finite ends; given {shown(end)}")
+        steps = self.steps
+        if isinstance(steps, bool) or not isinstance(steps, int) or not 1 <= steps < 2**62:
+            raise ConfigError(f"Linear needs steps >= 1, a whole number; given {shown(self.steps)}")
 
     def __call__(self, t: float) -> float:
         """The value after `t` steps."""
@@ -51,5 +52,7 @@ def as_linear(name: str, schedule: Schedule) -> Linear:
     if isinstance(schedule, Linear):
         return schedule
     if isinstance(schedule, bool) or not isinstance(schedule, int | float):
-        raise ConfigError(f"{name} is a number or a Linear(start, end, steps); given {schedule!r}")
-    return Linear(float(schedule), float(schedule), 1)
+        raise ConfigError(
+            f"{name} is a number or a Linear(start, end, steps); given {shown(schedule)}"
+        )
+    return Linear(schedule, schedule, 1)

@@ -9,7 +9,7 @@ import torch
 from relive.ops.philox import reference as philox
 from relive.ops.power.reference import power
 from tests.equivalence import compiled
-from tests.properties import twin
+from tests.properties import draws
 
 # The known answers of Random123 for philox4x32-10: counter, key, output.
 KNOWN_ANSWERS = [
@@ -37,7 +37,7 @@ def test_philox_of_the_twin_gives_the_known_answers(
     counter: tuple[int, ...], key: tuple[int, ...], answer: tuple[int, ...]
 ) -> None:
     seed = key[1] * 2**32 + key[0]
-    words = twin.philox(seed, counter[1] * 2**32 + counter[0], counter[2], counter[3])
+    words = draws.philox(seed, counter[1] * 2**32 + counter[0], counter[2], counter[3])
     assert tuple(words) == answer
 
 
@@ -50,7 +50,7 @@ def test_philox_is_the_same_in_the_reference_the_kernels_and_the_twin() -> None:
     given = (seeds.tolist(), counters.tolist(), streams.tolist())
     for bits, *arguments in zip(found, *given, strict=True):
         words = philox.philox(*arguments)
-        assert list(words) == twin.philox(*arguments)
+        assert list(words) == draws.philox(*arguments)
         assert bits == words[0] << 32 | words[1]
 
 
@@ -62,7 +62,7 @@ def test_integers_below_a_bound_are_the_same(bound: int) -> None:
     found = compiled.all_below(bound, -7, counters, 1)
     expected = [philox.random_below(bound, -7, counter, 1) for counter in counters.tolist()]
     assert found.tolist() == expected
-    assert expected == [twin.below(bound, -7, counter, 1) for counter in counters.tolist()]
+    assert expected == [draws.below(bound, -7, counter, 1) for counter in counters.tolist()]
     assert 0 <= min(expected) <= max(expected) < bound
 
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 MOST = 1  # specialisations of a kernel
-NOT_CALLED = {"for_env", "save", "load"}  # pass no number of the caller on to a kernel
+# These pass no number of the caller on to a kernel.
+NOT_CALLED = {"for_env", "save", "load", "saved_note", "state_dict", "load_state_dict", "tee"}
 
 FIELDS = {
     "obs": {"x": Field((2,)), "image": Field((2, 2), torch.uint8)},
@@ -111,7 +112,7 @@ def scalars() -> Iterator[dict[str, Any]]:
 def write(buffer: ReplayBuffer, num_envs: int) -> None:
     """Steps and streams of all kinds."""
     final = {}
-    if buffer._autoreset == "same_step":
+    if buffer._settings.resets == "same_step":
         final = {"final_obs": steps(num_envs)["obs"]}
     for form in FORMS_OF_STEPS:
         buffer.add(**formed(steps(num_envs), form), **final)

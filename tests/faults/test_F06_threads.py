@@ -278,6 +278,6 @@ def test_F06_every_call_that_reads_or_writes_the_state_holds_the_lock(name: str)
     window = Recent(eta=0.996)
     buffer = ReplayBuffer(10, FIELDS, sampler=Proportional(), window=window)
     buffer.extend(**numbered(0, 4))
-    buffer._lock = Recorder()
+    buffer._lock = buffer._saver._lock = Recorder()
     CALLS[name](buffer)
     assert buffer._lock.taken >= 1

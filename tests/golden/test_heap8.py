@@ -14,7 +14,7 @@ from relive.ops import words as w
 from relive.ops.tree import reference
 from tests.equivalence import compiled
 from tests.properties.calls import FIELDS, steps
-from tests.properties.twin import Heap
+from tests.properties.draws import Heap
 
 CASES = json.loads((Path(__file__).parent / "heap8.json").read_text())["cases"]
 UNIT = 1024  # of the twin: every mass in the file is a multiple of 1/1024

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from relive.cli.bench import BenchOptions
+from relive.cli.doctor import DoctorOptions
 from relive.cli.eval import EvalOptions
 from relive.cli.main import COMMANDS
 from relive.cli.options import option_names
 from relive.cli.plan import PlanOptions
 from relive.cli.report import ReportOptions
 from relive.cli.train import RESUME
+from relive.cli.watch import WatchOptions
 from relive.training import TrainConfig
 
 ROOT = Path(__file__).parents[2]
@@ -23,8 +25,10 @@ PAGES = sorted(
 SETTINGS = {
     "train": TrainConfig,
     "eval": EvalOptions,
+    "watch": WatchOptions,
     "report": ReportOptions,
     "bench": BenchOptions,
+    "doctor": DoctorOptions,
     "plan": PlanOptions,
 }
 FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)

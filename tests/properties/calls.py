@@ -14,6 +14,8 @@ from tests.properties.twin import Twin
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.properties.pair import Pair
+
 FIELDS = {"obs": Field((2,)), "action": Field((), torch.int64), "tag": Field((), torch.int32)}
 Call = tuple[str, dict[str, Any]]
 
@@ -33,7 +35,11 @@ SHARES = {
 # And these, of a buffer with windows or demonstrations.
 POLICY_SHARES = {"sample_range": 0.08, "start_sweep": 0.01, "ready": 0.05}
 PIN_SHARES = {"pin_demonstrations": 0.08, "pin": 0.05}
+# And these, where another buffer may take the place of the present one.
+LIFE_SHARES = {"save": 0.02, "load": 0.01, "swap": 0.005, "grown": 0.003, "copied": 0.005}
+FOLDERS = 3
 MOST_TIMES = 60  # of one call to extend
+MOST_CAPACITY = 300
 SPECIAL_ERRORS = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, 3e38, 2.0**40, 2.0**-40, 2.0**-41]
 
 
@@ -70,8 +76,6 @@ class Spec:
         )
 
     def twin(self) -> Twin:
-        assert self.window is None
-        assert not self.pins
         return Twin(
             capacity=self.capacity,
             num_envs=self.num_envs,
@@ -80,6 +84,8 @@ class Spec:
             autoreset=self.autoreset,
             seed=self.seed,
             sampler=self.sampler if self.sampler.prioritized else None,
+            window=self.window,
+            demo_fraction=self.demo_fraction,
         )
 
 
@@ -106,15 +112,27 @@ def errors(rng: np.random.Generator, count: int) -> np.ndarray:
 
 
 class Calls:
-    """Random calls for a buffer, a function of the seed and of the answers of the buffer alone."""
+    """Random calls for a buffer, a function of the seed and of the answers of the buffer alone.
 
-    def __init__(self, spec: Spec, buffer: ReplayBuffer, seed: int) -> None:
-        self.spec, self.buffer = spec, buffer
+    Args:
+        buffer: or a `Pair`, whose buffer may be saved and be another one later.
+    """
+
+    def __init__(self, spec: Spec, buffer: ReplayBuffer | Pair, seed: int) -> None:
+        self.spec = spec
+        self.pair = None if isinstance(buffer, ReplayBuffer) else buffer
+        self._buffer = buffer
         self.rng = np.random.default_rng(seed)
+
+    @property
+    def buffer(self) -> ReplayBuffer:
+        return self._buffer if self.pair is None else self.pair.buffer
 
     def take(self, number: int) -> Iterator[Call]:
         wanted = dict(SHARES)
-        if self.spec.window is not None or self.spec.pins:
+        if self.pair is not None:
+            wanted |= LIFE_SHARES
+        if self.pair is not None or self.spec.window is not None or self.spec.pins:
             wanted |= POLICY_SHARES
         if self.spec.pins:
             wanted |= PIN_SHARES
@@ -170,7 +188,8 @@ class Calls:
             count = int(rng.integers(0, 12))
             ids = rng.choice(live, count)
             stale = rng.random(count) < 0.1
-            ids = np.where(stale, rng.integers(0, live[-1] + 1, count), ids)
+            newest = self.buffer.stats()["added"]
+            ids = np.where(stale, rng.integers(0, newest + 2 * (rng.random() < 0.1), count), ids)
             values = errors(rng, count)
         kind = "priorities" if rng.random() < 0.2 else "td_errors"
         return "update_priorities", {"ids": ids, kind: values.astype(np.float32)}
@@ -214,3 +233,28 @@ class Calls:
 
     def clear(self) -> Call:
         return "clear", {}
+
+    def grown(self) -> Call:
+        room = MOST_CAPACITY - self.buffer.capacity
+        return "grown", {"more": int(self.rng.integers(0, max(0, min(room, 6)) + 1))}
+
+    def copied(self) -> Call:
+        return "copied", {"how": str(self.rng.choice(["pickle", "copy", "deepcopy"]))}
+
+    def save(self) -> Call:
+        background = bool(self.rng.random() < 0.3)
+        return "save", {"number": int(self.rng.integers(FOLDERS)), "background": background}
+
+    def load(self) -> Call | None:
+        if not self.pair.saved:
+            return None
+        number = int(self.rng.choice(sorted(self.pair.saved)))
+        capacity = None
+        if self.rng.random() < 0.4:
+            most = self.pair.saved[number].capacity + 5
+            capacity = int(self.rng.integers(self.spec.num_envs, min(most, MOST_CAPACITY) + 1))
+        go_on = bool(self.rng.random() < 0.5)
+        return "load", {"number": number, "capacity": capacity, "go_on": go_on}
+
+    def swap(self) -> Call:
+        return "swap", {}

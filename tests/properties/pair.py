@@ -2,39 +2,65 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 
-from relive import InputError, NotReadyError
+from relive import ConfigError, InputError, NotReadyError, ReplayBuffer, UnsupportedError
 from relive.ops import words as w
-from tests.properties.twin import Row, Step, Twin, count, float32
+from tests.properties import priorities, sampling
+from tests.properties.twin import Refused, Row, Step, Twin, count, float32
+from tests.unit.unchanged import unchanged
 
 if TYPE_CHECKING:
-    from relive import ReplayBuffer
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from tests.properties.calls import Spec
 
 ONE_ULP = 1.2e-7  # of a float32, relative
 
 
 class Pair:
-    """Calls go to both, which are compared after each; the buffer checks itself after some."""
+    """Calls go to both, which are compared after each; the buffer checks itself after some.
 
-    def __init__(self, spec: Spec, kernels: str = "cpu", *, check_every: int = 1) -> None:
-        self.spec = spec
+    Args:
+        folder: where buffers are saved, in folders of their own.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        kernels: str = "cpu",
+        *,
+        folder: Path | None = None,
+        check_every: int = 1,
+    ) -> None:
+        self.spec, self.kernels, self.folder = spec, kernels, folder
         self.buffer: ReplayBuffer = spec.buffer(kernels)
         self.twin: Twin = spec.twin()
+        self.saved: dict[int, Twin] = {}  # what is in each folder
+        self.under_way: dict[int, Any] = {}
+        self.other = spec.buffer(kernels), spec.twin()  # gone on with after a swap
         self.check_every = check_every
-        self.calls = 0
+        self.calls = self.most_added = 0
 
     def call(self, name: str, arguments: dict[str, Any]) -> None:
         getattr(self, name)(**arguments)
         self.compare()
         self.calls += 1
+        self.most_added = max(self.most_added, self.twin.next_id)
         if self.calls % self.check_every == 0:
             self.buffer.check()
+
+    @property
+    def scale(self) -> int:
+        return self.buffer._state.word(w.SCALE)
 
     # One method a call
 
@@ -72,17 +98,30 @@ class Pair:
         self.buffer.clear()
         self.twin.clear()
 
+    def ready(self, batch_size: int) -> None:
+        can = sampling.can_be_drawn(self.twin, self.scale)
+        assert self.buffer.ready(batch_size) == (can and len(self.twin.rows) >= batch_size)
+
     def sample(self, batch_size: int, train: bool) -> None:
-        assert self.buffer.ready(batch_size) == (
-            self.twin.can_be_drawn() and len(self.twin.rows) >= batch_size
-        )
-        if not self.twin.can_be_drawn():
-            with pytest.raises(NotReadyError):
+        self.ready(batch_size)
+        try:
+            expected = sampling.sample(self.twin, batch_size, train=train, scale=self.scale)
+        except Refused:
+            with refused(self.buffer, NotReadyError):
                 self.buffer.sample(batch_size, train=train)
             return
-        batch = self.buffer.sample(batch_size, train=train)
-        scale = self.buffer._state.word(w.SCALE)
-        ids, weights = self.twin.sample(batch_size, train=train, scale=scale)
+        self.compare_batch(self.buffer.sample(batch_size, train=train), *expected)
+
+    def sample_range(self, batch_size: int, start: int, stop: int) -> None:
+        try:
+            expected = sampling.sample_range(self.twin, batch_size, start, stop, scale=self.scale)
+        except Refused:
+            with refused(self.buffer, (InputError, NotReadyError)):
+                self.buffer.sample_range(batch_size, start, stop)
+            return
+        self.compare_batch(self.buffer.sample_range(batch_size, start, stop), *expected)
+
+    def compare_batch(self, batch: Any, ids: list[int], weights: list[float]) -> None:
         assert batch.ids.tolist() == ids
         np.testing.assert_allclose(batch.weights.numpy(), weights, rtol=2e-6)
         assert_rows_equal(batch, [self.twin.rows[row_id] for row_id in ids])
@@ -90,13 +129,31 @@ class Pair:
     def update_priorities(self, ids: np.ndarray, **values: np.ndarray) -> None:
         ((kind, numbers),) = values.items()
         as_leaves = kind == "priorities"
-        before = self.buffer._state.leaves.clone()
-        if self.twin.update(ids.tolist(), numbers.tolist(), as_leaves=as_leaves):
-            self.buffer.update_priorities(ids, **values)
-        else:
-            with pytest.raises(InputError):
+        try:
+            priorities.update(self.twin, ids.tolist(), numbers.tolist(), as_leaves=as_leaves)
+        except Refused:
+            with refused(self.buffer, InputError):
                 self.buffer.update_priorities(ids, **values)
-            assert torch.equal(self.buffer._state.leaves, before)
+        else:
+            self.buffer.update_priorities(ids, **values)
+
+    def pin_demonstrations(self, count: int, reserve: int) -> None:
+        try:
+            self.twin.pin_demonstrations(count, reserve)
+        except Refused:
+            with refused(self.buffer, InputError):
+                self.buffer.pin_demonstrations(count, reserve=reserve)
+        else:
+            self.buffer.pin_demonstrations(count, reserve=reserve)
+
+    def pin(self, ids: np.ndarray) -> None:
+        try:
+            expected = self.twin.pin(ids.tolist())
+        except Refused:
+            with refused(self.buffer, InputError):
+                self.buffer.pin(ids)
+        else:
+            assert self.buffer.pin(ids).tolist() == expected
 
     def reseed(self, seed: int) -> None:
         self.buffer.reseed(seed)
@@ -107,44 +164,127 @@ class Pair:
         self.buffer.set_progress(t)
         self.twin.progress = t
 
+    def start_sweep(self, updates: int) -> None:
+        window = self.spec.window
+        if window is None or window.count is not None:
+            with refused(self.buffer, UnsupportedError):
+                self.buffer.start_sweep(updates)
+            return
+        self.buffer.start_sweep(updates)
+        self.twin.sweep_length, self.twin.sweep = updates, 0
+
+    # Buffers that take the place of this one
+
+    def grown(self, more: int) -> None:
+        self.buffer = self.buffer.grown(self.twin.capacity + more)
+        self.twin = self.twin.resized(self.twin.capacity + more)
+
+    def copied(self, how: str) -> None:
+        ways = {"deepcopy": copy.deepcopy, "copy": copy.copy, "pickle": through_pickle}
+        self.buffer = ways[how](self.buffer)
+
+    def save(self, number: int, background: bool) -> None:
+        self.finish(number)
+        future = self.buffer.save(self.path(number), background=background)
+        if background:
+            self.under_way[number] = future
+        self.saved[number] = self.twin.copy()
+
+    def finish(self, number: int) -> None:
+        """Wait for a save in the background."""
+        future = self.under_way.pop(number, None)
+        if future is not None:
+            future.result()
+
+    def load(self, number: int, capacity: int | None, go_on: bool) -> None:
+        """Compare what is in a folder; go on with it, or with the buffer there was."""
+        self.finish(number)
+        saved, path = self.saved[number], self.path(number)
+        if capacity is not None and capacity <= saved.room:
+            with pytest.raises(ConfigError):
+                ReplayBuffer.load(path, capacity=capacity, kernels=self.kernels)
+            return
+        before = self.buffer, self.twin
+        self.buffer = ReplayBuffer.load(path, capacity=capacity, kernels=self.kernels)
+        same = capacity in (None, saved.capacity)
+        self.twin = saved.copy() if same else saved.resized(capacity)
+        self.compare()
+        self.buffer.check()
+        if go_on:
+            self.other = before
+        else:
+            self.buffer, self.twin = before
+
+    def swap(self) -> None:
+        here = self.buffer, self.twin
+        (self.buffer, self.twin), self.other = self.other, here
+
+    def path(self, number: int) -> Path:
+        assert self.folder is not None
+        return self.folder / str(number)
+
     # And the comparison
 
     def compare(self) -> None:
         buffer, twin = self.buffer, self.twin
-        ids = buffer.live_ids()
-        assert ids.tolist() == twin.live_ids
-        assert len(buffer) == len(twin.rows)
-        if len(ids):
-            assert_rows_equal(buffer.rows(ids), list(twin.rows.values()))
-            slots = [twin.slot(row_id) for row_id in twin.live_ids]
+        ids, expected = buffer.live_ids(), twin.live_ids
+        assert ids.tolist() == expected
+        assert len(buffer) == len(expected)
+        if expected:
+            rows = [twin.rows[row_id] for row_id in expected]
+            assert_rows_equal(buffer.rows(ids), rows)
+            slots = [twin.slot(row_id) for row_id in expected]
             links = buffer._state.rows[slots, :12].contiguous().view(torch.int32)
-            expected = [(row.lane, row.prev, row.next) for row in twin.rows.values()]
-            assert list(map(tuple, links.tolist())) == expected
+            wanted = [(row.lane, row.prev, row.next) for row in rows]
+            assert list(map(tuple, links.tolist())) == wanted
+            if buffer.prioritized:
+                self.compare_priorities(ids, slots)
         waiting = buffer._state.lanes[:, w.LANE_COUNT].tolist()
         assert waiting == [len(lane.waiting) for lane in twin.lanes]
         self.compare_stats()
-        if buffer.prioritized and len(ids):
-            leaves = buffer.priorities(ids).tolist()
-            for leaf, expected in zip(leaves, twin.leaves.values(), strict=True):
-                assert abs(leaf - expected) <= ONE_ULP * expected
-            twin.leaves = dict(zip(twin.live_ids, leaves, strict=True))  # so that no error adds up
+
+    def compare_priorities(self, ids: torch.Tensor, slots: list[int]) -> None:
+        twin, live = self.twin, ids.tolist()
+        leaves = self.buffer._state.leaves[slots].tolist()
+        if twin.ranked:
+            errors = [twin.errors[row_id] for row_id in live]
+            assert self.buffer.priorities(ids).tolist() == errors
+        else:
+            assert self.buffer.priorities(ids).tolist() == leaves
+        for row_id, leaf in zip(live, leaves, strict=True):
+            expected = twin.leaves[row_id]
+            assert abs(leaf - expected) <= ONE_ULP * expected
+            twin.leaves[row_id] = leaf  # so that no error adds up
 
     def compare_stats(self) -> None:
         twin, stats = self.twin, self.buffer.stats()
         assert {name: stats[name] for name in twin.counts} == twin.counts
         assert (stats["size"], stats["added"]) == (len(twin.rows), twin.next_id)
         assert (stats["capacity"], stats["progress"]) == (twin.capacity, twin.progress)
+        assert stats["demonstrations"] == len(twin.pinned)
         largest = stats["max_priority"] or 0.0
         assert abs(largest - twin.max_leaf) <= ONE_ULP * twin.max_leaf
         twin.max_leaf = largest
         if twin.sampler is not None:
-            assert abs(stats["beta"] - twin.beta) <= 1e-12
+            assert abs(stats["beta"] - sampling.beta(twin)) <= 1e-12
         if self.spec.track_reuse:
             assert nonzero(stats["age_counts"]) == twin.ages
             reuses = dict(twin.reuses)
             for row_id in twin.rows:
                 count(reuses, twin.uses[row_id])
             assert nonzero(stats["reuse_counts"]) == reuses
+
+
+@contextmanager
+def refused(
+    buffer: ReplayBuffer, error: type[Exception] | tuple[type[Exception], ...]
+) -> Iterator[None]:
+    with unchanged(buffer), pytest.raises(error):
+        yield
+
+
+def through_pickle(buffer: ReplayBuffer) -> ReplayBuffer:
+    return pickle.loads(pickle.dumps(buffer))
 
 
 def nonzero(histogram: list[int]) -> dict[int, int]:

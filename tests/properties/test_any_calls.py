@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,28 +18,45 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from relive import Linear, Proportional, Uniform
-from tests.properties.calls import SPECIAL_ERRORS, Spec
+from relive import Linear, Proportional, RankBased, Recent, Uniform
+from tests.properties.calls import FOLDERS, MOST_CAPACITY, SPECIAL_ERRORS, Spec
 from tests.properties.pair import Pair
 
+alike = {  # in both prioritized samplers
+    "alpha": st.sampled_from([0.0, 0.6, 1.0, 2.0]),
+    "beta": st.sampled_from([0.0, 0.4, 1.0, Linear(0.4, 1.0, 10)]),
+    "normalize": st.sampled_from([None, "batch", "buffer"]),
+    "stratified": st.booleans(),
+    "bad_priority": st.sampled_from(["keep", "max", "raise"]),
+    "uniform_share": st.sampled_from([0.0, 0.0, 0.3, 1.0]),
+    "mixture_weights": st.booleans(),
+}
 proportional = st.builds(
     Proportional,
-    alpha=st.sampled_from([0.0, 0.6, 1.0, 2.0]),
-    beta=st.sampled_from([0.0, 0.4, 1.0, Linear(0.4, 1.0, 10)]),
+    **alike,
     eps=st.sampled_from([0.0, 1e-6]),
-    normalize=st.sampled_from([None, "batch", "buffer"]),
-    stratified=st.booleans(),
     new_priority=st.sampled_from(["max_seen", "max_current"]),
-    bad_priority=st.sampled_from(["keep", "max", "raise"]),
+    demo_bonus=st.sampled_from([0.0, 0.5]),
 )
+ranked = st.builds(RankBased, **alike, resort_every=st.integers(1, 4))
+shrinking = st.builds(
+    Recent,
+    eta=st.sampled_from([0.9, 0.996, Linear(0.9, 1.0, 10)]),
+    c_min=st.integers(1, 6),
+    updates=st.integers(1, 6),
+    of=st.sampled_from(["present", "capacity"]),
+)
+windows = st.one_of(st.none(), st.builds(Recent, st.integers(1, 8)), shrinking)
 specs = st.builds(
     Spec,
-    capacity=st.integers(3, 20),
-    num_envs=st.integers(1, 3),
-    n_step=st.integers(1, 4),
+    capacity=st.integers(4, 20),
+    num_envs=st.integers(1, 4),
+    n_step=st.integers(1, 5),
     autoreset=st.sampled_from(["disabled", "next_step", "same_step"]),
     gamma=st.sampled_from([0.0, 0.5, 0.99, 1.0]),
-    sampler=st.one_of(st.just(Uniform()), proportional),
+    sampler=st.one_of(st.just(Uniform()), proportional, ranked),
+    window=windows,
+    demo_fraction=st.sampled_from([None, 0.0, 0.3, 0.5, 1.0, Linear(0.9, 0.1, 10)]),
     track_reuse=st.booleans(),
     seed=st.integers(-(2**63), 2**63 - 1),
 )
@@ -71,7 +90,13 @@ class AnyCalls(RuleBasedStateMachine):
     @initialize(spec=specs)
     def make(self, spec: Spec) -> None:
         self.spec = spec
-        self.pair = Pair(spec)
+        self.folder = tempfile.TemporaryDirectory()
+        self.pair = Pair(spec, folder=Path(self.folder.name))
+
+    def teardown(self) -> None:
+        for number in range(FOLDERS):
+            self.pair.finish(number)
+        self.folder.cleanup()
 
     @rule(data=st.data())
     def add(self, data: st.DataObject) -> None:
@@ -134,6 +159,61 @@ class AnyCalls(RuleBasedStateMachine):
         call = {"ids": ids.numpy(), "priorities": values.numpy()}
         self.pair.call("update_priorities", call)
 
+    @rule(data=st.data())
+    def sample_range(self, data: st.DataObject) -> None:
+        newest = self.pair.twin.next_id
+        start = data.draw(st.integers(0, newest + 1))
+        stop = data.draw(st.one_of(st.integers(start, newest + 2), st.just(2**62 + 2)))
+        self.pair.call("sample_range", {"batch_size": 4, "start": start, "stop": stop})
+
+    @rule(missing=st.sampled_from([0, 0, 0, 1]), reserve=st.integers(0, 3))
+    def pin_demonstrations(self, missing: int, reserve: int) -> None:
+        number = max(0, len(self.pair.twin.rows) - missing)
+        self.pair.call("pin_demonstrations", {"count": number, "reserve": reserve})
+
+    @precondition(lambda self: self.pair.twin.pinned and self.pair.twin.rows)
+    @rule(data=st.data())
+    def pin(self, data: st.DataObject) -> None:
+        ids = st.sampled_from(self.pair.twin.live_ids)
+        self.pair.call("pin", {"ids": np.array(data.draw(st.lists(ids, min_size=1, max_size=3)))})
+
+    @rule(updates=st.integers(1, 5))
+    def start_sweep(self, updates: int) -> None:
+        self.pair.call("start_sweep", {"updates": updates})
+
+    @rule(t=st.integers(0, 20))
+    def set_progress(self, t: int) -> None:
+        self.pair.call("set_progress", {"t": t})
+
+    @rule(seed=st.integers(-(2**63), 2**63 - 1))
+    def reseed(self, seed: int) -> None:
+        self.pair.call("reseed", {"seed": seed})
+
+    @rule(number=st.integers(0, FOLDERS - 1), background=st.booleans())
+    def save(self, number: int, background: bool) -> None:
+        self.pair.call("save", {"number": number, "background": background})
+
+    @precondition(lambda self: self.pair.saved)
+    @rule(data=st.data(), go_on=st.booleans())
+    def load(self, data: st.DataObject, go_on: bool) -> None:
+        number = data.draw(st.sampled_from(sorted(self.pair.saved)))
+        capacities = st.one_of(st.none(), st.integers(self.spec.num_envs, 30))
+        call = {"number": number, "capacity": data.draw(capacities), "go_on": go_on}
+        self.pair.call("load", call)
+
+    @rule()
+    def swap(self) -> None:
+        self.pair.call("swap", {})
+
+    @precondition(lambda self: self.pair.twin.capacity < MOST_CAPACITY)
+    @rule(more=st.integers(0, 5))
+    def grown(self, more: int) -> None:
+        self.pair.call("grown", {"more": more})
+
+    @rule(how=st.sampled_from(["pickle", "copy", "deepcopy"]))
+    def copied(self, how: str) -> None:
+        self.pair.call("copied", {"how": how})
+
 
 def calls_of(number: int) -> settings:
     """So many examples of up to 25 steps."""
@@ -157,6 +237,7 @@ def test_any_sequence_of_calls_for_20_000_steps() -> None:
     class Counted(AnyCalls):
         def teardown(self) -> None:
             made.append(self.pair.calls)
+            super().teardown()
 
     run_state_machine_as_test(Counted, settings=calls_of(1000))
     assert sum(made) >= 20_000

@@ -404,7 +404,7 @@ REFUSED_UPDATES = [
     (([0, -1], [1.0, 1.0]), r"ids lie in \[0, 3\)"),
     (([0], ["a"]), "td_errors: not a vector of numbers"),
     (([0], None), "takes either td_errors or priorities="),
-    (([0], [1j]), "td_errors: given torch.complex128"),
+    (([0], [1j]), "td_errors: not a vector of numbers: given complex128"),
 ]
 
 

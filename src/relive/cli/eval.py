@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import statistics
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relive.cli.options import RunPath, parse
-from relive.errors import ConfigError
-from relive.report.read import read_config
+from relive.envs import make_env, num_actions
+from relive.errors import ConfigError, InputError, ReliveError
+from relive.fields import fields_of
+from relive.report.read import CONFIG, read_config
 from relive.training import REFERENCES, evaluate, evaluation_seeds, load_policy
+from relive.training.config import MOST_THREADS
 from relive.training.runtime import cpu_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
+
+    from relive.agents import DQN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +41,15 @@ class EvalOptions:
         for name, least in (("episodes", 1), ("stream", 0), ("threads", 1)):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} is at least {least}, got {getattr(self, name)}")
+        if self.threads > MOST_THREADS:
+            raise ConfigError(f"threads is at most {MOST_THREADS}, got {self.threads}")
 
 
 def run(words: Sequence[str]) -> int:
     """Runs the command; the words are those behind `relive eval`."""
     options = parse(EvalOptions, words, command="relive eval")
-    env = read_config(options.run)["env"]
-    agent = load_policy(options.run)
+    env = env_of(options.run)
+    agent = policy_of(options.run, env)
     with cpu_settings(options.threads):
         returns = evaluate(agent, env, evaluation_seeds(options.episodes, options.stream))
     print("returns   ", "  ".join(f"{value:g}" for value in returns))
@@ -49,3 +58,39 @@ def run(words: Sequence[str]) -> int:
     if env in REFERENCES:
         print(f"reference  {REFERENCES[env]:g}")
     return 0
+
+
+def env_of(path: Path) -> str:
+    """The environment of a run.
+
+    Raises:
+        InputError: The directory holds no run, or its settings name no environment.
+    """
+    env = read_config(path).get("env")
+    if not env:
+        raise InputError(f"{path / CONFIG} names no env, the environment to play in")
+    return str(env)
+
+
+def policy_of(path: Path, env_id: str) -> DQN:
+    """The agent of a run, which can act in an environment.
+
+    Raises:
+        InputError: There is no policy, it cannot be read, or it is one for something else.
+        ConfigError: There is no such environment.
+    """
+    try:
+        agent = load_policy(path)
+    except ReliveError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        what = " ".join(str(error).split())[:200]
+        raise InputError(f"the policy in {path} cannot be read: {what}") from None
+    with closing(make_env(env_id)) as env:
+        obs, actions = fields_of(env)["obs"], num_actions(env)
+    if (agent.obs, agent.num_actions) != (obs, actions):
+        raise InputError(
+            f"the policy in {path} is for observations {agent.obs} and {agent.num_actions} actions,"
+            f" {env_id} has {obs} and {actions}"
+        )
+    return agent

@@ -6,6 +6,7 @@ is asked for, so that `relive --help` answers at once.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from importlib import import_module
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 COMMANDS = {
     "train": "train an agent, evaluate it, write a run directory with a report",
     "eval": "play greedy episodes with the agent of a run",
-    "report": "write the report of a run again",
+    "watch": "look on while another process trains",
+    "report": "write a page about a run, or one that compares several",
     "bench": "measure the buffer beside other libraries",
+    "doctor": "look at this machine, test the buffer on it, measure it",
     "plan": "tell how much memory a buffer will need, without allocating it",
 }
 HELP = f"""usage: relive COMMAND [options]
@@ -49,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         is wrong and what exists), 130 after Ctrl-C.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    write_what_can_be_written()
     try:
         return _run(words)
     except ReliveError as error:
@@ -65,6 +69,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return WRONG_INPUT
 
 
+def write_what_can_be_written() -> None:
+    """A terminal that does not know a letter gets a question mark, not an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
+            stream.reconfigure(errors="replace")
+
+
 def _run(words: list[str]) -> int:
     command, *rest = words or ["--help"]
     if command in {"-h", "--help", "help"}:
@@ -74,6 +85,6 @@ def _run(words: list[str]) -> int:
         print("relive", version("relive"))
         return 0
     if command not in COMMANDS:
-        raise ConfigError(unknown("command", command, COMMANDS))
+        raise ConfigError(unknown("command", command, COMMANDS, most=len(COMMANDS)))
     status: int = import_module(f"relive.cli.{command}").run(rest)
     return status

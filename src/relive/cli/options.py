@@ -6,7 +6,7 @@ import io
 import re
 import sys
 from contextlib import redirect_stderr
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar, get_origin, get_type_hints
@@ -61,13 +61,14 @@ def parse(
         ConfigError: An option does not exist or a value does not fit; one line says what would.
         SystemExit: `--help` was asked for and has been printed.
     """
+    missing = [] if default is not None else list(missing_options(settings, words))
     complaint = io.StringIO()
     try:
         with redirect_stderr(complaint):
             parsed: Settings
             parsed, left = tyro.cli(
                 settings,
-                args=words,
+                args=[*words, *(f"{option}=x" for option in missing)],  # to hear of all else
                 prog=command,
                 description=about,
                 default=tyro.MISSING_NONPROP if default is None else default,
@@ -76,14 +77,40 @@ def parse(
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise ConfigError(sentence(complaint.getvalue())) from None
-    if left:
-        option = next((word.partition("=")[0] for word in left if word.startswith("-")), None)
-        if option is None:
-            raise ConfigError(f"{left[0]!r} belongs to no option ({command} --help)")
-        names = [*option_names(settings), "--help"]
-        raise ConfigError(f"{unknown('option', option, names, most=4)} ({command} --help)")
+        said = "; ".join((sentence(complaint.getvalue()), *map(is_missing, missing)))
+        raise ConfigError(said) from None
+    wrong = [] if not left else [stray(left, settings)]
+    if wrong or missing:
+        said = "; ".join((*wrong, *map(is_missing, missing)))
+        raise ConfigError(f"{said} ({command} --help)")
     return parsed
+
+
+def stray(left: Sequence[str], settings: type) -> str:
+    """What is wrong with words that belong to no option."""
+    option = next((word.partition("=")[0] for word in left if word.startswith("-")), None)
+    if option is None:
+        return f"{left[0]!r} belongs to no option"
+    return unknown("option", option, [*option_names(settings), "--help"], most=4)
+
+
+def missing_options(settings: type, words: Sequence[str]) -> Iterator[str]:
+    """The options that must be given and are not; those that take a word."""
+    hints, given = get_type_hints(settings), {word.partition("=")[0] for word in words}
+    for field in fields(settings):
+        option = f"--{field.name.replace('_', '-')}"
+        needed = field.default is MISSING and field.default_factory is MISSING
+        if needed and hints[field.name] is str and option not in given:
+            yield option
+
+
+def is_missing(option: str) -> str:
+    """Says so.
+
+    >>> is_missing("--env")
+    '--env is missing'
+    """
+    return f"{option} is missing"
 
 
 def console() -> Console:

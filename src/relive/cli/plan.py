@@ -12,6 +12,7 @@ from relive.cli.options import console, parse
 from relive.envs.make import make_env
 from relive.errors import ConfigError
 from relive.fields import Field, fields_of
+from relive.numbers import size
 from relive.sampling import Proportional, RankBased, Uniform
 from relive.storage.memory import MemoryPlan, free_memory, plan
 
@@ -173,15 +174,3 @@ def verdict(needed: MemoryPlan, free: int | None, device: str) -> str:
     else:
         answer = "[bold red]It does not fit[/bold red]"
     return f"{answer}: {size(free)} are free on {device}, up to {most} rows of this kind."
-
-
-def size(count: int) -> str:
-    """Bytes in decimal units.
-
-    >>> size(512), size(45_512_345), size(4_700_000_000)
-    ('512 B', '45.5 MB', '4.70 GB')
-    """
-    for unit, factor, digits in (("TB", 1e12, 2), ("GB", 1e9, 2), ("MB", 1e6, 1), ("KB", 1e3, 1)):
-        if count >= factor:
-            return f"{count / factor:.{digits}f} {unit}"
-    return f"{count} B"

@@ -1,27 +1,45 @@
-"""`relive report RUN`: writes the report of a run again."""
+"""`relive report RUN [RUN ...]`: writes a page about a run, or one that compares several."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from relive.cli.options import RunPath, parse
+import tyro
+
+from relive.cli.options import parse
+from relive.errors import ConfigError
+from relive.report.comparison import write_comparison
 from relive.report.page import write_report
+from relive.report.read import RUNS, runs_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+RunPaths = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions:
-    """Write report.html into a run directory: one page that opens without a network."""
+    """Write a page that opens without a network: about one run, or comparing several.
 
-    run: RunPath
-    """The run directory, as `relive train` printed it."""
+    Runs that differ only in their seed form a group.
+    """
+
+    runs: RunPaths
+    """Run directories, as `relive train` printed them."""
+    out: Path | None = None
+    """The file; else report.html in the run directory, or comparison.html beside several."""
 
 
 def run(words: Sequence[str]) -> int:
     """Runs the command; the words are those behind `relive report`."""
     options = parse(ReportOptions, words, command="relive report")
-    print(write_report(options.run))
+    if not options.runs:
+        raise ConfigError(f"name a run{runs_in(RUNS)} (relive report --help)")
+    if len(options.runs) == 1:
+        print(write_report(options.runs[0], options.out))
+    else:
+        print(write_comparison(options.runs, options.out))
     return 0

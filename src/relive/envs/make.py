@@ -20,6 +20,9 @@ def make_env(env_id: str) -> Env[Any, Any]:
         MissingExtraError: Gymnasium is not installed.
     """
     gymnasium = _gymnasium()
+    module, colon, _ = env_id.partition(":")  # "module:id" imports the module first
+    if colon and not all(name.isidentifier() for name in module.split(".")):
+        raise ConfigError(f"there is no environment {env_id!r}; {module!r} is no module")
     try:
         env: Env[Any, Any] = gymnasium.make(env_id)
     except (gymnasium.error.Error, ImportError) as error:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
+from relive.errors import ConfigError, UnsupportedError, shown
 
-from relive.errors import ConfigError, UnsupportedError
+if TYPE_CHECKING:
+    import torch
 
 OPERATIONS = {
     "write": "write",
@@ -49,8 +50,8 @@ def operations(device: torch.device, kernels: str = "auto") -> Operations:
         ConfigError: unknown kernels.
         UnsupportedError: kernels that do not run on this device.
     """
-    if kernels not in KERNELS:
-        raise ConfigError(f"kernels is one of {', '.join(KERNELS)}; given {kernels!r}")
+    if not isinstance(kernels, str) or kernels not in KERNELS:
+        raise ConfigError(f"kernels is one of {', '.join(KERNELS)}; given {shown(kernels)}")
     name = "cpu" if kernels == "auto" else kernels
     if name == "cpu" and device.type != "cpu":
         raise UnsupportedError(
@@ -69,22 +70,3 @@ def operations(device: torch.device, kernels: str = "auto") -> Operations:
             for operation, folder in OPERATIONS.items()
         }
     )
-
-
-def known_device(device: str | torch.device) -> torch.device:
-    """A device that this machine has.
-
-    Raises:
-        UnsupportedError: it has not; says which there are.
-    """
-    try:
-        known = torch.device(device)
-    except (RuntimeError, TypeError):
-        raise UnsupportedError(f"device is 'cpu' or 'cuda[:number]'; given {device!r}") from None
-    if known.type == "cuda" and not torch.cuda.is_available():
-        raise UnsupportedError(
-            "there is no CUDA device here (or torch was built without CUDA); use device='cpu'"
-        )
-    if known.type not in ("cpu", "cuda"):
-        raise UnsupportedError(f"device is 'cpu' or 'cuda[:number]'; given {device!r}")
-    return known

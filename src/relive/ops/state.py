@@ -8,8 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relive.errors import InputError
+from relive.errors import InputError, shown
 from relive.ops import words as w
+
+# Words that change; all others are addresses, or follow from settings.
+CHANGING = [w.SWEEP_LENGTH, *range(w.FIRST_SAVED, w.FLOATS), w.MAX_LEAF, w.DEMO_CARRY]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,23 +83,32 @@ class State:
         """Every tensor by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
 
-    def take(self, tensors: dict[str, Tensor]) -> None:
-        """Copy what `tensors` of another state of these shapes gave; addresses stay its own.
-
-        Raises:
-            InputError: a tensor is missing, or has another shape or dtype; nothing has changed.
-        """
-        own = self.tensors()
-        for name, tensor in own.items():
+    def require_fit(self, tensors: Any) -> None:
+        """Raise InputError unless a tensor is given for each of its own, of its shape and dtype."""
+        if not isinstance(tensors, dict):
+            raise InputError(f"the tensors of a state are a dict; given {shown(tensors)}")
+        for name, tensor in self.tensors().items():
             given = tensors.get(name)
             if not isinstance(given, Tensor) or given.shape != tensor.shape:
                 shape = tuple(given.shape) if isinstance(given, Tensor) else "nothing"
                 raise InputError(f"{name} has shape {tuple(tensor.shape)}; given {shape}")
             if given.dtype != tensor.dtype:
                 raise InputError(f"{name} is {tensor.dtype}; given {given.dtype}")
-        for name, tensor in own.items():
+            if given.layout != torch.strided or given.is_meta:
+                raise InputError(f"{name}: given a tensor without memory of its own")
+
+    def take(self, tensors: dict[str, Tensor]) -> None:
+        """Copy what `tensors` of another state of these shapes gave.
+
+        Addresses and what was chosen at construction stay its own.
+
+        Raises:
+            InputError: a tensor is missing, or has another shape or dtype; nothing has changed.
+        """
+        self.require_fit(tensors)
+        for name, tensor in self.tensors().items():
             if name == "words":
-                tensor[w.CAPACITY :] = tensors[name][w.CAPACITY :]
+                tensor[CHANGING] = tensors[name][CHANGING].to(tensor.device)
             elif name not in ("columns", "gammas"):  # follow from the settings
                 tensor.copy_(tensors[name])
 

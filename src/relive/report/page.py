@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from html import escape
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from relive.numbers import duration, number, tenths
 from relive.report import plots
-from relive.report.numbers import duration, number, shown
+from relive.report.canvas import HALF_OF_PAGE, NARROW, THIRD_OF_PAGE
+from relive.report.markup import card, either, empty, frame, row, table, tag, tile, write_page
 from relive.report.read import Run, read_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 REPORT = "report.html"
@@ -22,11 +23,12 @@ AGE = "share of all draws, by age of the row drawn"
 REUSE = "share of all rows, by draws of each"
 
 
-def write_report(path: Path | str) -> Path:
-    """Writes `report.html` into a run directory, over an older one.
+def write_report(path: Path | str, out: Path | None = None) -> Path:
+    """Writes a page about a run, over an older one.
 
     Args:
         path: The run directory.
+        out: The file; None for `report.html` in the run directory.
 
     Returns:
         The file written.
@@ -36,39 +38,20 @@ def write_report(path: Path | str) -> Path:
         MissingExtraError: matplotlib is not installed (raised when this module is imported).
     """
     run = read_run(path)
-    target = run.path / REPORT
-    beside = target.with_suffix(".part")  # a full disk must not cost the report that is there
-    beside.write_text(page(run), encoding="utf-8")
-    beside.replace(target)
+    target = run.path / REPORT if out is None else out
+    write_page(target, page(run))
     return target
 
 
 def page(run: Run) -> str:
     """The text of the page about a run."""
     title = " · ".join(names(run).values())
-    style = files("relive.report").joinpath("style.css").read_text(encoding="utf-8")
-    rows = (_row(cards) for cards in (_learning(run), _training(run), _replay(run)))
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{escape(title)}</title>
-<link rel="icon" href="data:,">
-<style>
-{style}</style>
-</head>
-<body>
-<main>
-{_header(run)}
-<div class="tiles">{"".join(_tiles(run))}</div>
-{"".join(rows)}<div class="tables">{"".join(_tables(run))}</div>
-{_footer(run)}
-</main>
-</body>
-</html>
-"""
+    rows = (row(cards) for cards in (_learning(run), _training(run), _replay(run)))
+    body = (
+        f'{_header(run)}\n<div class="tiles">{"".join(_tiles(run))}</div>\n'
+        f'{"".join(rows)}<div class="tables">{"".join(_tables(run))}</div>\n{_footer(run)}'
+    )
+    return frame(title, body)
 
 
 def names(run: Run) -> dict[str, str]:
@@ -86,10 +69,10 @@ def names(run: Run) -> dict[str, str]:
 def _header(run: Run) -> str:
     known = names(run)
     heading = " on ".join(known.pop(key) for key in ("algorithm", "env", "run") if key in known)
-    tags = [f'<span class="tag">{escape(name)}</span>' for name in known.values()]
+    tags = [tag(name) for name in known.values()]
     if not run.finished:
         state = "interrupted" if run.last("run_ended") else "not finished"
-        tags.append(f'<span class="tag warn">{state} at step {number(run.steps)}</span>')
+        tags.append(tag(f"{state} at step {number(run.steps)}", warn=True))
     return f"<header><h1>{escape(heading)}</h1><p>{' '.join(tags)}</p></header>"
 
 
@@ -103,34 +86,20 @@ def _tiles(run: Run) -> Iterator[str]:
     evaluated = run.last("evaluated")
     _, returns = run.series("episode_ended", "episode_return")
     if evaluated:
-        spread = f" <small>± {number(round(evaluated['std'], 1))}</small>"
+        mean, std = (tenths(evaluated[name]) for name in ("mean", "std"))
         note = f"mean of {len(evaluated['returns'])} greedy episodes"
-        yield _tile("result", number(round(evaluated["mean"], 1)) + spread, note)
+        yield tile("result", f"{mean} <small>± {std}</small>", note)
         if evaluated.get("reference") is not None:
-            yield _tile("reference", number(evaluated["reference"]), "known result")
+            yield tile("reference", number(evaluated["reference"]), "known result")
     elif len(returns):
         recent = returns[-20:]
         note = f"mean of the last {len(recent)} training episodes"
-        yield _tile("training return", number(round(float(recent.mean()), 1)), note)
+        yield tile("training return", tenths(float(recent.mean())), note)
     end = run.last("run_ended") or run.last("training_progress") or {}
-    yield _tile("environment steps", number(run.steps), f"{number(end.get('updates', 0))} updates")
-    if end.get("seconds"):
-        speed = f"{number(round(run.steps / end['seconds']))} steps per second"
-        yield _tile("time", duration(end["seconds"]), speed)
-
-
-def _tile(title: str, value: str, note: str) -> str:
-    kind = title if title in {"result", "reference"} else ""
-    return (
-        f'<section class="card tile {kind}"><h3>{title}</h3><strong>{value}</strong>'
-        f"<p>{note}</p></section>"
-    )
-
-
-def _row(cards: list[str]) -> str:
-    """Cards side by side; four stand two by two."""
-    width = {1: "one", 3: "three"}.get(len(cards), "two")
-    return f'<div class="row {width}">{"".join(cards)}</div>\n' if cards else ""
+    yield tile("environment steps", number(run.steps), f"{number(end.get('updates', 0))} updates")
+    if run.seconds:
+        speed = f"{number(round(run.steps / run.seconds))} steps per second"
+        yield tile("time", duration(run.seconds), speed)
 
 
 def _learning(run: Run) -> list[str]:
@@ -139,9 +108,13 @@ def _learning(run: Run) -> list[str]:
     evaluated = run.records.get("evaluated", [])
     if not len(episodes[0]) and not evaluated:
         return []
-    spread = [(float(r["step"]), float(r["mean"]), float(r["std"])) for r in evaluated]
+    spread = [
+        (float(r["step"]), r["mean"], r["std"] or 0.0) for r in evaluated if r["mean"] is not None
+    ]
     reference = evaluated[-1].get("reference") if evaluated else None
-    return [_card("Learning curve", plots.learning(episodes, spread, reference))]
+    wide = plots.learning(episodes, spread, reference)
+    narrow = plots.learning(episodes, spread, reference, name="learning_narrow", size=NARROW)
+    return [card("Learning curve", either(wide, narrow))]
 
 
 def _training(run: Run) -> list[str]:
@@ -156,7 +129,7 @@ def _training(run: Run) -> list[str]:
         found = [(label, *run.series("training_progress", key)) for key, label in wanted.items()]
         series = [(label, x, y) for label, x, y in found if len(x) and (not log or y.max() > 0)]
         if series:
-            cards.append(_card(title, plots.lines(title.split()[0].lower(), series, log=log)))
+            cards.append(card(title, plots.lines(title.split()[0].lower(), series, log=log)))
     return cards
 
 
@@ -167,20 +140,20 @@ def _replay(run: Run) -> list[str]:
         return []
     counts = np.asarray(measured.get("priority_counts") or [])
     filled = np.flatnonzero(counts)
-    size = plots.THIRD_OF_PAGE if len(filled) else plots.HALF_OF_PAGE
+    size = THIRD_OF_PAGE if len(filled) else HALF_OF_PAGE
     cards = []
     if len(filled):
         first, last = filled[0], filled[-1] + 1
         edges = np.asarray(measured["priority_edges"], dtype=np.float64)[first : last + 1]
         picture = plots.priorities(edges, counts[first:last], size)
-        cards.append(_card("Priorities", picture, PRIORITIES))
+        cards.append(card("Priorities", picture, PRIORITIES))
     for name, title, label, note, nothing in (
         ("age", "Age of what was sampled", "rows written since then", AGE, "Not recorded."),
         ("reuse", "Reuse of rows", "times drawn", REUSE, "No row has been written."),
     ):
         bins = measured.get(f"{name}_counts") or []
-        body = plots.doublings(name, bins, label, size) if sum(bins) else _empty(nothing)
-        cards.append(_card(title, body, note))
+        body = plots.doublings(name, bins, label, size) if sum(bins) else empty(nothing)
+        cards.append(card(title, body, note))
     return cards
 
 
@@ -192,11 +165,11 @@ def _tables(run: Run) -> Iterator[str]:
     measured = run.last("replay_measured") or {}
     stats = measured.get("stats", {}).items()
     counters = [(name, value) for name, value in stats if not isinstance(value, list)]
-    yield _table("Settings", single.items())
+    yield table("Settings", single.items())
     for name, group in groups.items():
-        yield _table(f"Settings: {name}", _flat(group))
-    yield _table("Buffer", counters)
-    yield _table("Versions", run.versions.items())
+        yield table(f"Settings: {name}", _flat(group))
+    yield table("Buffer", counters)
+    yield table("Versions", run.versions.items())
 
 
 def _flat(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -205,20 +178,3 @@ def _flat(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield from _flat(value, f"{prefix}{name} ")
         else:
             yield prefix + name, value
-
-
-def _table(title: str, rows: Iterable[tuple[str, Any]]) -> str:
-    lines = [
-        f"<tr><th>{escape(name.replace('_', ' '))}</th><td>{escape(shown(value))}</td></tr>"
-        for name, value in rows
-    ]
-    return _card(title, f"<table>{''.join(lines)}</table>") if lines else ""
-
-
-def _card(title: str, body: str, note: str = "") -> str:
-    noted = f"<p>{note}</p>" if note else ""
-    return f'<section class="card"><h2>{escape(title)}</h2>{noted}{body}</section>\n'
-
-
-def _empty(reason: str) -> str:
-    return f'<p class="empty">{reason}</p>'

@@ -1,84 +1,45 @@
-"""The pictures of a report, each as the text of an inline SVG.
-
-A picture is drawn in stand-in colours, which become CSS variables in its text: one picture serves
-a light and a dark page. Its words stay text, set in the font of the page. Nothing in a picture
-depends on the time or on chance: equal data give equal text.
-"""
+"""The pictures of one run, each as the text of an inline SVG."""
 
 from __future__ import annotations
 
-import io
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from relive.errors import MissingExtraError
-from relive.report.numbers import short
-
-try:
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
-except ImportError as error:
-    raise MissingExtraError("matplotlib", extra="report") from error
+from relive.report.canvas import (
+    FIRST,
+    HALF_OF_PAGE,
+    PAGE,
+    SECOND,
+    THIRD,
+    doubling_ticks,
+    log_ticks,
+    picture,
+    plain_ticks,
+    share_ticks,
+    step_axis,
+)
+from relive.report.series import moving_average, moving_window, thinned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from numpy.typing import NDArray
 
     Series = NDArray[np.float64]
     Evaluation = tuple[float, float, float]
 
-# The stand-in colours and the CSS variables that they become; `style.css` gives those values.
-TEXT, GRID, FIRST, SECOND, THIRD = "#010101", "#020202", "#030303", "#040404", "#050505"
-VARIABLES = {
-    TEXT: "var(--muted)",
-    GRID: "var(--line)",
-    FIRST: "var(--first)",
-    SECOND: "var(--second)",
-    THIRD: "var(--third)",
-}
-RC: Any = {
-    "svg.fonttype": "none",
-    "font.family": "DejaVu Sans",
-    "font.size": 9.0,
-    "text.color": TEXT,
-    "axes.labelcolor": TEXT,
-    "axes.edgecolor": GRID,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "grid.color": GRID,
-    "grid.linewidth": 0.8,
-    "xtick.color": GRID,
-    "xtick.labelcolor": TEXT,
-    "ytick.color": GRID,
-    "ytick.labelcolor": TEXT,
-    "ytick.left": False,
-    "xtick.minor.size": 0.0,
-    "ytick.minor.size": 0.0,
-    "lines.linewidth": 1.8,
-    "lines.solid_capstyle": "round",
-    "lines.solid_joinstyle": "round",
-    "legend.frameon": False,
-    "legend.labelcolor": TEXT,
-    "legend.handlelength": 1.5,
-}
-# Inches, 72 units each; the same scale wherever a picture stands in the page.
-PAGE, HALF_OF_PAGE, THIRD_OF_PAGE = (10.2, 3.5), (4.9, 2.4), (3.15, 2.4)
-MOST_POINTS = 600  # of one line: a page shows no more
 MOST_DOTS = 1500
 
 
 def learning(
-    episodes: tuple[Series, Series], evaluations: Sequence[Evaluation], reference: float | None
+    episodes: tuple[Series, Series],
+    evaluations: Sequence[Evaluation],
+    reference: float | None,
+    *,
+    name: str = "learning",
+    size: tuple[float, float] = PAGE,
 ) -> str:
     """Returns of training episodes, their moving average, greedy evaluations and the reference.
 
@@ -86,6 +47,8 @@ def learning(
         episodes: Environment step and return of each episode, [T] each.
         evaluations: Step, mean and standard deviation of each greedy evaluation.
         reference: The known result for the environment, None if there is none.
+        name: Name of the picture, unique in the page.
+        size: Inches.
 
     Returns:
         The text of an SVG.
@@ -110,10 +73,11 @@ def learning(
                 part.set(clip_on=False, zorder=5)
         axes.set_ylabel("episode return")
         axes.margins(y=0.06)
-        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
-        _step_axis(axes)
+        columns = 3 if size[0] > HALF_OF_PAGE[0] else 1
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=columns)
+        step_axis(axes)
 
-    return _picture("learning", PAGE, draw)
+    return picture(name, size, draw)
 
 
 def lines(name: str, series: Sequence[tuple[str, Series, Series]], *, log: bool = False) -> str:
@@ -133,16 +97,15 @@ def lines(name: str, series: Sequence[tuple[str, Series, Series]], *, log: bool 
             axes.plot(*thinned(steps, values), c=colour, label=label)
         if log:
             axes.set_yscale("log")
-            _log_ticks(axes.yaxis, np.concatenate([y[y > 0] for _, _, y in series]))
+            log_ticks(axes.yaxis, np.concatenate([y[y > 0] for _, _, y in series]))
         else:
-            axes.yaxis.set_major_locator(MaxNLocator(5))
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+            plain_ticks(axes.yaxis)
             if min(y.min() for _, _, y in series) >= 0:
                 axes.set_ylim(bottom=0)
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
-        _step_axis(axes)
+        step_axis(axes)
 
-    return _picture(name, HALF_OF_PAGE, draw)
+    return picture(name, HALF_OF_PAGE, draw)
 
 
 def priorities(
@@ -164,12 +127,12 @@ def priorities(
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_ylim(bottom=0.5)
-        _log_ticks(axes.xaxis, edges[[0, -1]])
-        _log_ticks(axes.yaxis, np.array([0.5, counts.max()]))
+        log_ticks(axes.xaxis, edges[[0, -1]])
+        log_ticks(axes.yaxis, np.array([0.5, counts.max()]))
         axes.set_xlabel("priority")
         axes.set_ylabel("rows")
 
-    return _picture("priorities", size, draw)
+    return picture("priorities", size, draw)
 
 
 def doublings(name: str, counts: Sequence[int], xlabel: str, size: tuple[float, float]) -> str:
@@ -185,84 +148,11 @@ def doublings(name: str, counts: Sequence[int], xlabel: str, size: tuple[float, 
         The text of an SVG; the bars are shares of the whole in percent.
     """
     filled = np.trim_zeros(np.asarray(counts, dtype=np.float64), "b")
-    labels = ["0", *(short(2.0 ** (k - 1)) for k in range(1, len(filled)))]
 
     def draw(axes: Axes) -> None:
         at = np.arange(len(filled))
         axes.bar(at, 100 * filled / max(filled.sum(), 1), width=0.86, color=FIRST, alpha=0.85)
-        every = 1 + int(len(filled) / (2.6 * size[0]))
-        axes.set_xticks(at[::every], labels[::every])
-        axes.yaxis.set_major_locator(MaxNLocator(5))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
-        axes.set_xlabel(xlabel)
+        share_ticks(axes.yaxis)
+        doubling_ticks(axes, len(filled), xlabel)
 
-    return _picture(name, size, draw)
-
-
-def moving_window(count: int) -> int:
-    """Episodes in the moving average of `count` episodes: a twentieth, between 1 and 100."""
-    return min(max(count // 20, 1), 100)
-
-
-def moving_average(values: Series, window: int) -> Series:
-    """Mean of each run of `window` neighbours: [T] to [T - window + 1]."""
-    if len(values) < window:
-        return values[:0]
-    sums = np.cumsum(np.concatenate(([0.0], values)))
-    return np.asarray((sums[window:] - sums[:-window]) / window)
-
-
-def thinned(x: Series, y: Series) -> tuple[Series, Series]:
-    """At most `MOST_POINTS` points of a line, each the mean of a run of neighbours."""
-    if len(x) <= MOST_POINTS:
-        return x, y
-    starts = np.linspace(0, len(x), MOST_POINTS, endpoint=False).astype(np.intp)
-    lengths = np.diff(np.append(starts, len(x)))
-    return np.add.reduceat(x, starts) / lengths, np.add.reduceat(y, starts) / lengths
-
-
-def _log_ticks(axis: Axis, values: Series) -> None:
-    """Plain numbers on a logarithmic axis: about five, whatever the range."""
-    decades = np.log10(values.max() / values.min())
-    if decades > 2:
-        axis.set_major_locator(LogLocator(numticks=6))
-    else:
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades > 0.7 else range(1, 10)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
-    axis.set_minor_formatter(NullFormatter())
-
-
-def _step_axis(axes: Axes) -> None:
-    axes.margins(x=0.01)
-    axes.set_xlim(left=0)
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: short(step)))
-    axes.set_xlabel("environment steps")
-
-
-def _picture(name: str, size: tuple[float, float], draw: Callable[[Axes], None]) -> str:
-    """Lets `draw` draw on axes of a size in inches; the text of the picture."""
-    with mpl.rc_context(RC | {"svg.hashsalt": name}):
-        figure = Figure(figsize=size, layout="constrained")
-        draw(figure.subplots())
-        text = io.StringIO()
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(text, format="svg", transparent=True, metadata=nothing)
-    return _inline(text.getvalue(), name)
-
-
-def _inline(text: str, name: str) -> str:
-    """Makes a file's SVG fit for a page: no prologue, ids of its own, colours and size from CSS."""
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<(metadata|style)\b.*?</\1>", "", text, flags=re.DOTALL)
-    text = re.sub(
-        r'<svg [^>]*?viewBox="([^"]+)"[^>]*>',
-        rf'<svg role="img" aria-label="{name}" viewBox="\1">',
-        text,
-        count=1,
-    )
-    text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", text)
-    text = re.sub(r"font-family: [^;\"]+; ?", "", text).replace("xlink:href", "href")
-    for colour, variable in VARIABLES.items():
-        text = text.replace(colour, variable)
-    return text
+    return picture(name, size, draw)

@@ -2,13 +2,13 @@
 
 A run directory holds `config.json`, the settings, and `metrics.jsonl`, one record a line in the
 order in which things happened. A run that was stopped has fewer of them: every part may be missing
-here, and a last line that was cut off while it was being written is skipped and counted.
+here, and a last line that was cut off while it was being written is skipped and counted. A run that
+was resumed has a `run_resumed` where it went on, and tells of every step once.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relive.errors import InputError
+from relive.report.records import Lines, check_settings, parse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
+RUNS = Path("runs")  # where `relive train` makes them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,15 +36,17 @@ class Run:
     Attributes:
         path: The directory.
         config: The settings, nested as in `config.json`.
-        versions: Package name to version, as found when the run started.
+        versions: Package name to version, as found when the run started (last).
         records: The records of `metrics.jsonl` by kind ("episode_ended", …), each in time order.
-        torn_lines: Lines of `metrics.jsonl` that are no JSON: 1 after a kill, 0 otherwise.
+        seconds: How long it took so far; 0 if not known.
+        torn_lines: Lines of `metrics.jsonl` that were cut off: 1 after a kill, 0 otherwise.
     """
 
     path: Path
     config: Mapping[str, Any]
     versions: Mapping[str, str]
     records: Mapping[str, list[Record]]
+    seconds: float
     torn_lines: int
 
     def series(self, kind: str, name: str) -> tuple[Series, Series]:
@@ -53,13 +57,12 @@ class Run:
             name: The key of the number, for example "loss".
 
         Returns:
-            Environment steps and values, both [T]; records in which the number is missing, null or
-            not finite are left out.
+            Environment steps and values, both [T]; records in which the number is missing or null
+            (it was not finite) are left out.
         """
         pairs = [(r["step"], r.get(name)) for r in self.records.get(kind, ())]
         kept = [(step, value) for step, value in pairs if isinstance(value, int | float)]
         points = np.array(kept, dtype=np.float64).reshape(-1, 2)
-        points = points[np.isfinite(points[:, 1])]
         return points[:, 0], points[:, 1]
 
     def last(self, kind: str) -> Record | None:
@@ -70,7 +73,7 @@ class Run:
     @property
     def steps(self) -> int:
         """Environment steps up to the newest record."""
-        return max((int(records[-1]["step"]) for records in self.records.values()), default=0)
+        return max((records[-1]["step"] for records in self.records.values() if records), default=0)
 
     @property
     def finished(self) -> bool:
@@ -90,24 +93,26 @@ def read_run(path: Path | str) -> Run:
 
     Raises:
         InputError: The directory or its `metrics.jsonl` is missing, its `config.json` is no JSON
-            object, or a line before the last is no record.
+            object, a line before the last is no record, or something has a wrong type.
     """
     path = Path(path)
     metrics = _file(path, METRICS)
+    text = metrics.read_text(encoding="utf-8", errors="replace")
+    lines = Lines(metrics)
     records: dict[str, list[Record]] = {}
-    torn = 0
-    for record in _records(metrics):
-        if record is None:
-            torn += 1
-        else:
-            records.setdefault(record["record"], []).append(record)
+    seconds = 0.0
+    for record in lines.records(text.splitlines()):
+        records.setdefault(record["record"], []).append(record)
+        seconds = seconds_of(record, seconds)
     started = records.get("run_started", [{}])[0]
+    versions = records.get("run_resumed", [started])[-1].get("versions", {})
     return Run(
         path=path,
         config=read_config(path) if (path / CONFIG).is_file() else started.get("config", {}),
-        versions=started.get("versions", {}),
+        versions=versions,
         records=records,
-        torn_lines=torn,
+        seconds=seconds,
+        torn_lines=lines.torn,
     )
 
 
@@ -115,48 +120,44 @@ def read_config(path: Path) -> Record:
     """The settings of the run in a directory.
 
     Raises:
-        InputError: The directory or its `config.json` is missing, or that is no JSON object.
+        InputError: The directory or its `config.json` is missing, that is no JSON object, or a
+            setting has a wrong type.
     """
     file = _file(path, CONFIG)
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+        config = parse(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{file} is no JSON: {error}") from None
-    if not isinstance(config, dict):
-        raise InputError(f"{file} should hold a JSON object, got {type(config).__name__}")
-    return config
+    return check_settings(file, config)
 
 
-def _records(metrics: Path) -> Iterator[Record | None]:
-    """The records of a file in order; None for a last line that was cut off."""
-    lines = metrics.read_text(encoding="utf-8", errors="replace").splitlines()
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = json.loads(line)
-            _ = record["record"], int(record["step"])
-        except (ValueError, TypeError, KeyError):
-            if number < len(lines):
-                raise InputError(
-                    f"{metrics}, line {number} is no record: expected a JSON object with the keys "
-                    f'"record" and "step", got {line[:60]!r}; remove the line to read the rest'
-                ) from None
-            yield None
-        else:
-            yield record
+def seconds_of(record: Record, before: float) -> float:
+    """How long a run took up to a record, which may not say."""
+    seconds = record.get("seconds")
+    return seconds if isinstance(seconds, int | float) and seconds >= 0 else before
 
 
 def _file(path: Path, name: str) -> Path:
     """A file of a run directory, which must be there."""
     if (path / name).is_file():
         return path / name
-    raise InputError(f"{path} is not a run directory: it has no {name}{_runs_beside(path)}")
+    raise InputError(no_run(path, name))
+
+
+def no_run(path: Path, name: str = METRICS) -> str:
+    """A sentence about a directory that is no run: what it lacks, and which near it are."""
+    return f"{path} is not a run directory: it has no {name}{_runs_beside(path)}"
 
 
 def _runs_beside(path: Path) -> str:
     """Names the run directories near a path that is none: inside it, or beside it."""
-    for folder in (path, path.parent):
-        runs = sorted(found.parent for found in folder.glob(f"*/{METRICS}"))
-        if runs:
-            more = f" and {len(runs) - 5} more" if len(runs) > 5 else ""
-            return f"; these are: {', '.join(str(run) for run in runs[:5])}{more}"
-    return "; `relive train` makes one"
+    return runs_in(path) or runs_in(path.parent) or "; `relive train` makes one"
+
+
+def runs_in(folder: Path) -> str:
+    """Names the run directories in a folder, as the end of a sentence, if there are any."""
+    runs = sorted(found.parent for found in folder.glob(f"*/{METRICS}"))
+    if not runs:
+        return ""
+    more = f" and {len(runs) - 5} more" if len(runs) > 5 else ""
+    return f"; these are: {', '.join(map(str, runs[:5]))}{more}"

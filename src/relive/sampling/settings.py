@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from relive.errors import ConfigError
+from relive.errors import ConfigError, shown
 from relive.ops import words as w
 from relive.schedules import Linear, Schedule, as_linear
 
@@ -37,14 +37,14 @@ def write_uniform_share(state: State, share: float) -> None:
 
 def check_choice(name: str, value: object, known: Mapping[Any, int]) -> None:
     """Raise ConfigError unless a setting is one of those that are known."""
-    if value not in list(known):
-        raise ConfigError(f"{name} is one of {', '.join(map(repr, known))}; given {value!r}")
+    if not isinstance(value, str | None) or value not in known:
+        raise ConfigError(f"{name} is one of {', '.join(map(repr, known))}; given {shown(value)}")
 
 
 def check_range(name: str, value: float, low: float, high: float) -> None:
     """Raise ConfigError unless a setting is a number in [low, high]."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise ConfigError(f"{name} lies in [{low:g}, {high:g}]; given {value!r}")
+        raise ConfigError(f"{name} lies in [{low:g}, {high:g}]; given {shown(value)}")
 
 
 def check_schedule(name: str, schedule: Schedule, low: float, high: float) -> Linear:
@@ -62,10 +62,10 @@ def check_schedule(name: str, schedule: Schedule, low: float, high: float) -> Li
 def check_flag(name: str, value: object) -> None:
     """Raise ConfigError unless a setting is True or False."""
     if not isinstance(value, bool):
-        raise ConfigError(f"{name} is True or False; given {value!r}")
+        raise ConfigError(f"{name} is True or False; given {shown(value)}")
 
 
 def check_whole(name: str, value: object) -> None:
     """Raise ConfigError unless a setting is a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**62:
-        raise ConfigError(f"{name} is a whole number >= 1; given {value!r}")
+        raise ConfigError(f"{name} is a whole number >= 1; given {shown(value)}")

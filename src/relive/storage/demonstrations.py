@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from relive.errors import InputError
+from relive.errors import InputError, shown
 from relive.ops import words as w
 from relive.ops.window.reference import num_demonstrations, ring_range, slots_of
 
@@ -35,7 +35,7 @@ def pin_first(state: State, count: int, reserve: int, online: int) -> None:
     capacity = state.word(w.CAPACITY)
     for name, number in (("count", count), ("reserve", reserve)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-            raise InputError(f"{name} is a whole number >= 0; given {number!r}")
+            raise InputError(f"{name} is a whole number >= 0; given {shown(number)}")
     if count + reserve == 0:
         raise InputError("nothing to pin: count and reserve are both 0")
     if state.word(w.RING_START):
@@ -53,11 +53,11 @@ def pin_first(state: State, count: int, reserve: int, online: int) -> None:
         raise InputError(
             f"only all rows so far can be pinned: there are {stop - oldest}"
             + (f" (and {gone} have been overwritten)" if gone else "")
-            + f", given count={count}; pin right after the demonstrations are written"
+            + f", given count={shown(count)}; pin right after the demonstrations are written"
         )
     if capacity - count - reserve < online:
         raise InputError(
-            f"{count} demonstrations and reserve={reserve} leave "
+            f"{count} demonstrations and reserve={shown(reserve)} leave "
             f"{max(0, capacity - count - reserve)} of {capacity} rows for others, fewer than "
             f"{online}; make the buffer larger"
         )

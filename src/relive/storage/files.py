@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from relive.errors import CorruptError, InputError
+from relive.errors import CorruptError, InputError, shown
 
 if TYPE_CHECKING:
     import io
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from torch import Tensor
 
 CHUNK = 1 << 23  # bytes written, read and summed at a time
 CHECKSUM = "crc32"
+LARGEST_MANIFEST = 1 << 28  # bytes; numbers of a note belong into arrays
 
 
 class Stored(NamedTuple):
@@ -30,6 +32,21 @@ class Stored(NamedTuple):
     file: str
     nbytes: int
     crc32: int
+
+
+def folder_at(path: Any) -> Path:
+    """A folder by name.
+
+    Raises:
+        InputError: this is no name of a folder.
+    """
+    try:
+        folder = Path(path)
+    except TypeError:
+        raise InputError(f"path is the name of a folder; given {shown(path)}") from None
+    if "\0" in str(folder):
+        raise InputError(f"path is the name of a folder; given {shown(path)}")
+    return folder
 
 
 def bytes_of(tensor: Tensor) -> memoryview:
@@ -71,15 +88,10 @@ def read_bytes(folder: Path, stored: Stored, parts: Iterable[memoryview]) -> Non
     Raises:
         CorruptError: the file is missing, cut, longer, or has changed.
     """
+    check_size(folder, stored)
     crc = 0
     try:
         with (folder / stored.file).open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size != stored.nbytes:
-                raise CorruptError(
-                    f"{stored.file} has {size} bytes, expected {stored.nbytes}: it is cut or not "
-                    "of this save"
-                )
             for part in parts:
                 for chunk in _chunks(part):
                     if file.readinto(chunk) != len(chunk):
@@ -91,14 +103,41 @@ def read_bytes(folder: Path, stored: Stored, parts: Iterable[memoryview]) -> Non
         raise CorruptError(f"{stored.file} has changed since it was saved: its checksum differs")
 
 
+def check_size(folder: Path, stored: Stored) -> None:
+    """Raise CorruptError unless a file is there and has the size it should have."""
+    size = _size_of(folder / stored.file)
+    if size is None:
+        raise CorruptError(f"{stored.file} cannot be read: there is no such file")
+    if size != stored.nbytes:
+        raise CorruptError(
+            f"{stored.file} has {size} bytes, expected {stored.nbytes}: it is cut or not of this "
+            "save"
+        )
+
+
+def _size_of(path: Path) -> int | None:
+    """Bytes of a file; None where there is none, or a pipe, a device or a folder instead."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
 def _chunks(part: memoryview) -> Iterator[memoryview]:
     for start in range(0, len(part), CHUNK):
         yield part[start : start + CHUNK]
 
 
 def write_manifest(folder: Path, name: str, content: dict[str, Any]) -> None:
-    """Put a JSON file in place in one step: until then the one before it counts."""
+    """Put a JSON file in place in one step: until then the one before it counts.
+
+    Raises:
+        InputError: it is too large to be read again.
+    """
     text = json.dumps({**content, CHECKSUM: _checksum(content)}, indent=1)
+    if len(text) > LARGEST_MANIFEST:
+        raise InputError(f"{name} would have {len(text)} bytes; put numbers of a note into arrays")
     part = folder / f"{name}.part"
     with part.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -115,18 +154,20 @@ def read_manifest(folder: Path, name: str) -> dict[str, Any]:
         InputError: there is no such file.
         CorruptError: it is no JSON, or its checksum differs.
     """
+    path = folder / name
+    if not path.exists():
+        raise InputError(f"{folder} holds no saved buffer: there is no {name}")
+    size = _size_of(path)
+    if size is None or size > LARGEST_MANIFEST:
+        raise CorruptError(f"{name} cannot be read: it is no file that save() wrote")
     try:
-        text = (folder / name).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError(f"{folder} holds no saved buffer: there is no {name}") from None
-    except (OSError, UnicodeDecodeError) as error:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        expected, found_sum = content.pop(CHECKSUM), _checksum(content)
+    except OSError as error:
         raise CorruptError(f"{name} cannot be read: {error}") from None
-    try:
-        content = json.loads(text)
-        expected = content.pop(CHECKSUM)
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         raise CorruptError(f"{name} is damaged: it is not what save() wrote") from None
-    if expected != _checksum(content):
+    if expected != found_sum:
         raise CorruptError(f"{name} has changed since it was saved: its checksum differs")
     found: dict[str, Any] = content
     return found

@@ -10,12 +10,14 @@ tensors) and to their memory (slices, NumPy arrays and DLPack capsules share it)
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import torch
 
 from relive.batch import Batch
 from relive.errors import InputError
+from relive.storage.memory import free_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from relive.batch import BatchLayout
 
+LARGE = 1 << 28  # bytes; to ask the system what is free takes longer than a small batch
 KEPT = 4  # batches: the one in the caller's hands while the next is drawn, of two sizes
 
 # Without a global lock, counts of references say nothing about other threads.
@@ -50,14 +53,18 @@ class Lender:
         if size is None:
             size = self._layout.offsets(batch_size), self._layout.arena_bytes(batch_size)
             self._sizes[batch_size] = size
-        try:
-            arena = torch.empty(size[1], dtype=torch.uint8, device=self._device)
-        except (RuntimeError, TypeError):  # more than there is, or than a number holds
-            raise InputError(
-                f"a batch of {batch_size} rows needs {size[1] / 1e9:.1f} GB, more than there is; "
-                "draw it in parts"
-            ) from None
-        return Batch(self._layout, arena, batch_size, size[0])
+        return Batch(self._layout, self._memory(batch_size, size[1]), batch_size, size[0])
+
+    def _memory(self, batch_size: int, nbytes: int) -> torch.Tensor:
+        # Some systems promise memory that they do not have, and end whoever uses it.
+        free = free_memory(self._device) if nbytes > LARGE and self._device.type == "cpu" else None
+        if free is None or nbytes < free:
+            with suppress(RuntimeError, TypeError):  # more than there is, or than a number holds
+                return torch.empty(nbytes, dtype=torch.uint8, device=self._device)
+        raise InputError(
+            f"a batch of {batch_size} rows needs {nbytes / 1e9:.1f} GB, more than there is; draw "
+            "it in parts"
+        )
 
     def lend(self, batch_size: int) -> Batch:
         """A batch that nobody else can see: one that has been abandoned, or a new one."""

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from relive.errors import InputError
+from relive.errors import CorruptError, InputError, shown
 from relive.ops import words as w
+from relive.ops.state import CHANGING
 from relive.ops.window.reference import held_ids, num_demonstrations, ring_range, slots_of
-from relive.storage.files import Stored, bytes_of, read_bytes, read_manifest
+from relive.storage.checks import SCALES, check, check_words
+from relive.storage.files import Stored, bytes_of, check_size, read_bytes, read_manifest
+from relive.storage.manifest import MOST, check_manifest
 from relive.storage.notes import unflatten
 from relive.storage.saving import FORMAT, MANIFEST
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from relive.ops.state import State
 
 SCRATCH = 1 << 20  # bytes, at least a row
+BY_ROW = ("leaves", "errors", "uses")
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -35,9 +39,10 @@ def read_settings(folder: Path) -> dict[str, Any]:
     manifest = read_manifest(folder, MANIFEST)
     if manifest.get("format") != FORMAT:
         raise InputError(
-            f"{folder} was saved in format {manifest.get('format')!r}, this version of relive "
+            f"{folder} was saved in format {shown(manifest.get('format'))}, this version of relive "
             f"reads {FORMAT}; use the version that saved it"
         )
+    check_manifest(manifest)
     return manifest
 
 
@@ -45,12 +50,16 @@ def load(state: State, operations: Operations, folder: Path, manifest: dict[str,
     """Fill a new state, of the settings in a manifest and at least as many rows as are wanted.
 
     Raises:
-        CorruptError: a file is missing or has changed.
+        CorruptError: a file is missing or has changed, or what is in it cannot be.
     """
+    _check_shapes(state, manifest)
     arrays = _arrays(folder, manifest)
     capacity = state.word(w.CAPACITY)
-    state.words[w.FIRST_SAVED :] = arrays["words"]
-    state.words[w.SWEEP_LENGTH] = arrays["sweep_length"][0]
+    words = torch.zeros(w.NUM_WORDS, dtype=torch.int64, device="cpu")
+    words[w.FIRST_SAVED :] = arrays["words"]
+    words[w.SWEEP_LENGTH] = arrays["sweep_length"][0]
+    state.words[CHANGING] = words[CHANGING].to(state.words.device)
+    _check_ranges(state, manifest, arrays)
     same_size = state.word(w.RING_START) + state.word(w.RING_CAPACITY) == capacity
     if not same_size:  # the newest that fit
         oldest, _ = ring_range(state)
@@ -68,19 +77,69 @@ def load(state: State, operations: Operations, folder: Path, manifest: dict[str,
         if row >= oldest:
             slot = int(slots_of(state, torch.tensor([row]))[0])
             _put(content[None], state.rows[slot : slot + 1])
-    for name in ("leaves", "errors", "uses"):
+    for name in BY_ROW:
         if len(getattr(state, name)):
             _spread(state, getattr(state, name), arrays[name])
-    if not len(state.leaves):
-        return
-    if same_size:
+    if len(state.leaves) and same_size:
         operations.rebuild(state)  # at the scale that was saved
-    else:
+    elif len(state.leaves):
         slots = slots_of(state, held_ids(state))
         leaves = state.leaves[slots]
         state.leaves.zero_()
         state.words[w.TOTAL] = 0
         operations.set_leaves(state, slots, leaves)
+    check(state)
+
+
+def _check_shapes(state: State, manifest: dict[str, Any]) -> None:
+    """Raise CorruptError unless the arrays of a manifest are those of such a state."""
+    row_bytes = manifest["row_bytes"]
+    padding = abs(row_bytes - state.rows.shape[1])  # rows of another device
+    expected: dict[str, tuple[Tensor, list[int | None]]] = {
+        "words": (state.words, [w.NUM_WORDS - w.FIRST_SAVED]),
+        "sweep_length": (state.words, [1]),
+        "lanes": (state.lanes, [*state.lanes.shape]),
+        "pending": (state.pending, [*state.pending.shape[:2], row_bytes]),
+        "demonstrations": (state.rows, [None, row_bytes]),
+        "changed_ids": (state.words, [len(manifest["changed"])]),
+        "changed_rows": (state.rows, [len(manifest["changed"]), row_bytes]),
+        "age_counts": (state.age_counts, [*state.age_counts.shape]),
+        "reuse_counts": (state.reuse_counts, [*state.reuse_counts.shape]),
+        **{name: (getattr(state, name), [None]) for name in BY_ROW},
+    }
+    for name, (tensor, shape) in expected.items():
+        dtype, given = manifest["arrays"].get(name, (None, []))
+        fits = len(given) == len(shape) and all(
+            length in (None, wanted) for wanted, length in zip(given, shape, strict=True)
+        )
+        _require(fits and dtype == str(tensor.dtype).removeprefix("torch."), f"shape of {name}")
+    _require(row_bytes > 0 and padding < 64, "size of a row")
+
+
+def _check_ranges(state: State, manifest: dict[str, Any], arrays: dict[str, Tensor]) -> None:
+    """Raise CorruptError unless rows, as the words say they lie, are those that were saved."""
+    start, ring, stop = map(state.word, (w.RING_START, w.RING_CAPACITY, w.NEXT_ID))
+    pinned, added = state.word(w.DEMO_COUNT), state.word(w.DEMO_ADDED)
+    _require(min(pinned, added, start) >= 0 and pinned + added <= start < MOST, "demonstrations")
+    _require(start == manifest["ring_start"] < state.word(w.CAPACITY), "demonstrations")
+    _require(pinned + added == len(arrays["demonstrations"]), "demonstrations")
+    _require(0 < ring < MOST and stop == manifest["stop"], "ring")
+    _require(0 <= state.word(w.BASE_ID) <= stop, "ring")
+    oldest, _ = ring_range(state)
+    segments = manifest["segments"]
+    _require(segments[0]["start"] <= oldest if segments else oldest == stop, "ring")
+    changed = arrays["changed_ids"]
+    _require(bool(((changed >= 0) & (changed < stop)).all()), "changed rows")
+    for name in BY_ROW:
+        rows = pinned + added + stop - oldest if len(getattr(state, name)) else 0
+        _require(len(arrays[name]) == rows, name)
+    _require(-SCALES < state.word(w.SCALE) < SCALES, "scale")
+    check_words(state)
+
+
+def _require(holds: bool, part: str) -> None:
+    if not holds:
+        raise CorruptError(f"the saved buffer is damaged: its {part} cannot be")
 
 
 def _spread(state: State, target: Tensor, values: Tensor) -> None:
@@ -99,11 +158,17 @@ def _spread(state: State, target: Tensor, values: Tensor) -> None:
 
 def _arrays(folder: Path, manifest: dict[str, Any]) -> dict[str, Tensor]:
     """Everything but rows of the ring, by name, on the CPU."""
-    arrays = {
-        name: torch.empty(shape, dtype=getattr(torch, dtype))
-        for name, (dtype, shape) in manifest["arrays"].items()
-    }
-    read_bytes(folder, Stored(**manifest["state"]), map(bytes_of, arrays.values()))
+    stored = manifest["state"]
+    file = Stored(stored["file"], stored["nbytes"], stored["crc32"])
+    check_size(folder, file)  # before so much memory is asked for
+    try:
+        arrays = {
+            name: torch.empty(shape, dtype=getattr(torch, dtype))
+            for name, (dtype, shape) in manifest["arrays"].items()
+        }
+    except RuntimeError as error:  # more than there is
+        raise CorruptError(f"{file.file} cannot be read: {error}") from None
+    read_bytes(folder, file, map(bytes_of, arrays.values()))
     return arrays
 
 

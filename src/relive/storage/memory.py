@@ -8,13 +8,14 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from relive.batch import BatchLayout
-from relive.errors import ConfigError
+from relive.devices import known_device
+from relive.errors import ConfigError, shown
 from relive.fields import Fields, RowLayout
 from relive.ops import words as w
 from relive.ops.state import State
@@ -34,6 +35,7 @@ COMPONENT_OF = {
 }
 
 
+@runtime_checkable
 class Weighting(Protocol):
     """What a sampler asks of the memory."""
 
@@ -114,7 +116,13 @@ def plan(
         check_count(name, count)
     check_count("batch_size", batch_size, least=0)
     check_capacity(capacity, num_envs)
-    layout = RowLayout(fields, ROW_ALIGNMENT[torch.device(device).type])
+    if not isinstance(track_reuse, bool):
+        raise ConfigError(f"track_reuse is True or False; given {shown(track_reuse)}")
+    if sampler is not None and (isinstance(sampler, type) or not isinstance(sampler, Weighting)):
+        raise ConfigError(
+            f"sampler is Uniform(), Proportional(...) or RankBased(...); given {shown(sampler)}"
+        )
+    layout = RowLayout(fields, ROW_ALIGNMENT[known_device(device).type])
     shapes = tensor_shapes(capacity, layout, sampler, num_envs, n_step, track_reuse)
     nbytes = {"rows": 0, "priorities": 0, "tree": 0, "workspace": 0}
     for name, (shape, dtype) in shapes.items():
@@ -247,5 +255,5 @@ def check_capacity(capacity: int, num_envs: int) -> None:
 
 def check_count(name: str, value: int, least: int = 1) -> None:
     """Raise ConfigError unless `value` is a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigError(f"{name} is a whole number >= {least}; given {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**62:
+        raise ConfigError(f"{name} is a whole number >= {least}; given {shown(value)}")

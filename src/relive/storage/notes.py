@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from relive.arrays import as_tensor
 from relive.errors import CorruptError, InputError
 
 KEYS = (str, int)  # of a dict; what JSON would make strings of stays what it is
@@ -53,12 +54,15 @@ def _plain(value: Any, arrays: list[Tensor], where: str) -> Any:
 def _kept(value: Any, arrays: list[Tensor], where: str) -> dict[str, Any]:
     kind = "tensor" if isinstance(value, Tensor) else "array"
     try:
-        given = value.detach() if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
+        given = value.detach() if isinstance(value, Tensor) else as_tensor(value)
     except TypeError:
         raise InputError(
             f"{where} is an array of {value.dtype}; torch has no such numbers"
         ) from None
-    kept = torch.empty(given.shape, dtype=given.dtype).copy_(given)  # dense, and on the CPU
+    try:
+        kept = torch.empty(given.shape, dtype=given.dtype).copy_(given)  # dense, and on the CPU
+    except RuntimeError as error:  # of a type that torch cannot copy, or without memory
+        raise InputError(f"{where} cannot be kept: {error}") from None
     arrays.append(kept)
     return {kind: len(arrays) - 1}
 
@@ -71,7 +75,7 @@ def unflatten(plain: Any, arrays: list[Tensor]) -> Any:
     """
     try:
         return _value(plain, arrays)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise CorruptError(f"the note is damaged: {error}") from None
 
 

@@ -19,6 +19,7 @@ from relive.sampling import Proportional, RankBased, Recent, Sampler, Uniform
 from relive.schedules import Linear
 
 Algorithm = Literal["dqn"]
+MOST_THREADS = 1024
 PRIORITIES = frozenset({"alpha", "beta", "normalize", "uniform_share"})
 SETTINGS_OF_SAMPLER = {
     "uniform": frozenset[str](),
@@ -174,6 +175,8 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ConfigError(f"{name} is at least {least}; given {value}")
+        if self.threads is not None and self.threads > MOST_THREADS:
+            raise ConfigError(f"threads is at most {MOST_THREADS}; given {self.threads}")
         if self.device == "cuda" and not torch.cuda.is_available():
             raise ConfigError("device cuda: this machine, or its PyTorch, has no CUDA; use cpu")
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from relive.agents.dqn import DQNConfig
+from relive.references import REFERENCES
 from relive.training.config import Algorithm, ReplayConfig, TrainConfig
 
-REFERENCES: dict[str, float] = {
-    "CartPole-v1": 500.0,
-    "Acrobot-v1": -76.6,
-}
-"""Mean return of the RL Baselines3 Zoo's DQN; docs/results.md says after how many steps."""
+__all__ = ["PRESETS", "REFERENCES", "preset"]
 
 PRESETS: dict[tuple[Algorithm, str], TrainConfig] = {
     ("dqn", "CartPole-v1"): TrainConfig(

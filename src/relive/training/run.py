@@ -174,6 +174,8 @@ def _to_the_end(
                 save_policy(parts.agent, out / POLICY)
                 checkpoints.save(trainer, metrics.size())
                 continue
+            if isinstance(record, RunEnded):
+                checkpoints.finish()  # a run that says it has ended is saved as it ended
             for sink in listeners:
                 sink.record(record)
             match record:
@@ -195,6 +197,7 @@ def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
         return
     stopped = False
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {n: how for n, how in before.items() if how is not signal.SIG_IGN}  # as under nohup
 
     def restore() -> None:
         for number, handler in before.items():

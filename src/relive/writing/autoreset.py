@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
-from relive.errors import ConfigError, InputError
+from relive.arrays import as_array
+from relive.errors import ConfigError, InputError, shown
 from relive.ops import words as w
 
 MODES = {
@@ -37,7 +37,7 @@ def mode_of(env: Any) -> str:
         )
     name = str(getattr(mode, "name", mode)).lower()
     if name not in MODES:
-        raise ConfigError(f"autoreset mode {mode!r} is none of {', '.join(MODES)}")
+        raise ConfigError(f"autoreset mode {shown(mode)} is none of {', '.join(MODES)}")
     return name
 
 
@@ -59,7 +59,7 @@ def final_of(tree: Any, final_obs: Any, lanes: list[int]) -> Any:
             f"episodes that ended in lanes {lanes} are in infos['final_obs']; pass "
             "final_obs=infos.get('final_obs')"
         )
-    if isinstance(final_obs, np.ndarray) and final_obs.dtype == object:
+    if isinstance(final_obs, np.ndarray) and final_obs.dtype == object and final_obs.ndim:
         final_obs = [final_obs[lane] if lane < len(final_obs) else None for lane in lanes]
         if missing := [lane for lane, obs in zip(lanes, final_obs, strict=True) if obs is None]:
             raise InputError(f"final_obs is None for lanes {missing}, whose episodes have ended")
@@ -69,7 +69,10 @@ def final_of(tree: Any, final_obs: Any, lanes: list[int]) -> Any:
 
 def _stack(tree: Any, observations: list[Any]) -> Any:
     if isinstance(tree, str):
-        return np.stack([np.asarray(obs) for obs in observations])
+        try:
+            return np.stack([np.asarray(obs) for obs in observations])
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise InputError(f"final_obs: not arrays of one shape: {error}") from None
     if not all(isinstance(obs, Mapping) and set(obs) == set(tree) for obs in observations):
         raise InputError(f"final_obs: expected mappings with the keys {sorted(tree)}")
     return {key: _stack(branch, [obs[key] for obs in observations]) for key, branch in tree.items()}
@@ -77,7 +80,10 @@ def _stack(tree: Any, observations: list[Any]) -> Any:
 
 def _pick(tree: Any, final_obs: Any, lanes: list[int]) -> Any:
     if isinstance(tree, str):
-        dense = final_obs if isinstance(final_obs, Tensor) else np.asarray(final_obs)
+        try:
+            dense = as_array(final_obs)
+        except TypeError as error:
+            raise InputError(f"final_obs: not an array of real numbers: {error}") from None
         if dense.ndim == 0 or len(dense) <= max(lanes):
             raise InputError(
                 f"final_obs: given shape {tuple(dense.shape)}, expected a row for each environment"

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relive.arrays import as_tensor
-from relive.errors import InputError
+from relive.arrays import as_array, as_tensor
+from relive.errors import InputError, shown
 from relive.fields import NO_CONVERSION
 from relive.ops.convert.reference import encode
 
@@ -120,7 +120,6 @@ class Packer:
         return out_of_range
 
 
-DOUBLES = (np.dtype(np.float64), torch.float64)
 NUMBERS = struct.Struct("=ff??")  # reward, discount, terminated, truncated: as they lie in a row
 LARGE = 2.0**127  # `struct` refuses what float32 cannot hold
 
@@ -221,16 +220,15 @@ def check_columns(
 def stored_form(column: Column, value: Any) -> tuple[Any, int]:
     """A checked value as it is stored, or what converts to it; and how much is out of range."""
     if column.conversion == NO_CONVERSION or is_stored(column, value):
-        return _narrowed(column, value) if value.dtype in DOUBLES else (value, 0)
+        wider = value.dtype.itemsize > column.field.stored_dtype.itemsize
+        return _narrowed(column, value) if wider and is_float(value) else (value, 0)
     stored, outside = encode(as_tensor(value), column.field.stored_dtype)
     return stored, int(outside)
 
 
 def _narrowed(column: Column, value: Any) -> tuple[Any, int]:
-    """Doubles in the dtype of their column, and how many become infinite by it."""
+    """Floats in the narrower dtype of their column, and how many become infinite by it."""
     dtype = column.field.stored_dtype
-    if not dtype.is_floating_point or dtype == torch.float64:
-        return value, 0
     if isinstance(value, Tensor) or column.array_dtype is None:
         given = as_tensor(value)
         narrow = given.to(dtype)
@@ -275,15 +273,14 @@ def check(column: Column, value: Any, shape: tuple[int, ...]) -> Any:
     """
     if type(value) is np.ndarray and value.shape == shape and value.dtype is column.array_dtype:
         return value
+    try:
+        value = as_array(value)
+    except TypeError as error:
+        raise InputError(f"{column.name}: not an array of real numbers: {error}") from None
+    given_dtype: Any = value.dtype
     if isinstance(value, Tensor):
-        given_dtype: Any = value.dtype
         fits = _torch_fits(value.dtype, column.field.dtype)
     else:
-        try:
-            value = np.asarray(value)
-        except ValueError as error:
-            raise InputError(f"{column.name}: not an array: {error}") from None
-        given_dtype = value.dtype
         fits = _numpy_fits(value, column.array_dtype)
     if tuple(value.shape) != shape:
         raise InputError(f"{column.name}: given shape {tuple(value.shape)}, expected {shape}")
@@ -303,7 +300,7 @@ def check(column: Column, value: Any, shape: tuple[int, ...]) -> Any:
 
 def _numpy_fits(value: np.ndarray[Any, Any], target: np.dtype[Any] | None) -> bool:
     if target is None:  # bfloat16 and the like: any real number
-        return value.dtype.kind in "fiub"
+        return value.dtype.kind in "fiub" and value.dtype.itemsize <= 8
     if value.dtype == target:
         return True
     if value.dtype.kind == "O":
@@ -333,7 +330,12 @@ def ndim(value: Any) -> int:
     if isinstance(value, float | int):
         return 0
     axes = getattr(value, "ndim", None)
-    return np.ndim(value) if axes is None else int(axes)
+    if isinstance(axes, int):
+        return axes
+    try:
+        return np.ndim(value)
+    except (ValueError, TypeError, RuntimeError):
+        return 1  # whatever it is, it is no number
 
 
 def is_vector(value: Any, dtype: torch.dtype) -> bool:
@@ -359,13 +361,13 @@ def vector(name: str, value: Any, dtype: torch.dtype) -> Tensor:
         return tensor
     try:
         value = as_tensor(value)
-    except (TypeError, ValueError) as error:
+    except TypeError as error:
         raise InputError(f"{name}: not a vector of numbers: {error}") from None
     if value.ndim != 1:
         hint = f"; pass {name}.squeeze(-1)" if value.ndim == 2 and value.shape[1] == 1 else ""
         raise InputError(f"{name}: given shape {tuple(value.shape)}, expected [B]{hint}")
-    integers = not (value.is_floating_point() or value.is_complex() or value.dtype == torch.bool)
-    if value.is_complex() or (dtype == torch.int64 and not integers and len(value)):
+    integers = not (value.is_floating_point() or value.dtype == torch.bool)
+    if dtype == torch.int64 and not integers and len(value):
         raise InputError(f"{name}: given {value.dtype}, expected {dtype}")
     given: Tensor = value.detach()
     return given.to("cpu", dtype).contiguous()
@@ -379,9 +381,21 @@ def whole_batch(batch_size: Any) -> int:
     """
     if type(batch_size) is not int:
         if isinstance(batch_size, bool) or not isinstance(batch_size, np.integer):
-            raise InputError(f"batch_size is a whole number >= 1; given {batch_size!r}")
+            raise InputError(f"batch_size is a whole number >= 1; given {shown(batch_size)}")
         batch_size = int(batch_size)
     size: int = batch_size
-    if size < 1:
-        raise InputError(f"batch_size is a whole number >= 1; given {size}")
+    if not 1 <= size < 2**63:
+        raise InputError(f"batch_size is a whole number >= 1; given {shown(size)}")
     return size
+
+
+def truth(name: str, value: Any) -> bool:
+    """Whether a value is true.
+
+    Raises:
+        InputError: it is neither true nor false.
+    """
+    try:
+        return bool(value)
+    except (ValueError, TypeError, RuntimeError):
+        raise InputError(f"{name} is True or False; given {shown(value)}") from None

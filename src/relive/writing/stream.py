@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from relive.arrays import as_array
 from relive.errors import InputError
 from relive.writing.packer import check_columns, packed_form
 
@@ -42,7 +43,10 @@ class Stream:
     def __init__(self, layout: RowLayout, values: Mapping[str, Any], num_lanes: int | None) -> None:
         lanes = () if num_lanes is None else (num_lanes,)
         reward = values["reward"]
-        given = tuple(reward.shape) if hasattr(reward, "shape") else np.shape(reward)
+        try:
+            given = tuple(as_array(reward).shape)
+        except TypeError as error:
+            raise InputError(f"reward: not an array of real numbers: {error}") from None
         if len(given) != 1 + len(lanes) or given[1:] != lanes:
             wanted = "[T]" if num_lanes is None else f"[T, {num_lanes}]"
             raise InputError(f"reward: given shape {given}, expected {wanted}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -28,7 +29,7 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out == f"relive {version('relive')}\n"
 
 
-@pytest.mark.parametrize("command", ["eval", "report", "bench", "plan", TRAIN])
+@pytest.mark.parametrize("command", ["eval", "report", "watch", "doctor", "bench", "plan", TRAIN])
 def test_each_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([*command.split(), "--help"])
@@ -42,10 +43,12 @@ def test_train_without_an_environment_has_help_too(capsys: pytest.CaptureFixture
 
 
 WRONG = {
-    "palm": "there is no command 'palm'; there are: eval, plan, train, report, bench",
+    "palm": (
+        "there is no command 'palm'; there are: eval, plan, train, watch, report, bench, doctor"
+    ),
     "trian": (
         "there is no command 'trian'; did you mean 'train'? "
-        "There are: train, plan, eval, bench, report"
+        "There are: train, plan, doctor, eval, bench, watch, report"
     ),
     "train": "name an algorithm: relive train dqn --env CartPole-v1",
     "train --env x": "name an algorithm: relive train dqn --env CartPole-v1",
@@ -69,7 +72,18 @@ WRONG = {
         "There are: uint8, int32, int64, float16, float32, float64 and 2 more"
     ),
     "eval x --episodes 0": "episodes is at least 1, got 0",
-    "report x y": "'y' belongs to no option (relive report --help)",
+    "eval x --threads 1000000": "threads is at most 1024, got 1000000",
+    f"{TRAIN} --threads 1000000": "threads is at most 1024; given 1000000",
+    "train dqn": "--env is missing (relive train dqn --help)",
+    "train dqn --replay.sampler unifrom": (
+        "there is no --replay.sampler 'unifrom'; did you mean 'uniform'? "
+        "There are: uniform, proportional, rank; --env is missing"
+    ),
+    "train dqn --seed x": "--seed: expected a whole number, got 'x'; --env is missing",
+    "train dqn --total-steps 0": "total_steps is at least 1; given 0; --env is missing",
+    "watch x --every 0": "every lies between 0.05 and 3600 seconds, got 0",
+    "eval x y": "'y' belongs to no option (relive eval --help)",
+    "report x y": "x is not a run directory: it has no metrics.jsonl; `relive train` makes one",
 }
 
 
@@ -89,6 +103,7 @@ def test_wrong_input_is_answered_in_one_line(
         (f"{TRAIN} --lr 1", "--agent.lr"),
         (f"{TRAIN} --replay.gama 1", "--replay.gamma"),
         (f"{TRAIN} --sampler uniform", "--replay.sampler"),
+        ("train dqn --sed 1", "--seed"),
         ("plan --capcity 1", "--capacity"),
         ("eval x --episode 1", "--episodes"),
         ("train dqn --env CartPol-v1", "CartPole-v1"),
@@ -135,6 +150,18 @@ def test_help_loads_nothing_that_a_command_needs() -> None:
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "end"
+
+
+def test_letters_that_a_terminal_does_not_know_are_no_error() -> None:
+    program = "from relive.cli.main import main; main(['train', 'dqn', '--env', 'Café'])"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.startswith("relive: there is no environment 'Caf?'")
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:

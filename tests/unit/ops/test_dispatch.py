@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from relive import ConfigError, Field, ReplayBuffer, UnsupportedError
-from relive.ops.dispatch import OPERATIONS, known_device, operations
+from relive.devices import known_device
+from relive.ops.dispatch import OPERATIONS, operations
 
 FIELDS = {"obs": Field(), "action": Field()}
 

@@ -24,7 +24,9 @@ from tests.unit.report.conftest import (
 if TYPE_CHECKING:
     from tests.unit.report.conftest import MakeRun
 
-PICTURES = ["learning", "loss", "exploration", "action", "gradient", "priorities", "age", "reuse"]
+LEARNING = ["learning", "learning_narrow"]
+TRAINING = ["loss", "exploration", "action", "gradient"]
+PICTURES = [*LEARNING, *TRAINING, "priorities", "age", "reuse"]
 
 
 class Tags(HTMLParser):
@@ -113,14 +115,14 @@ ZERO_LOSS = [{**record, "loss": 0.0, "td_error": 0.0, "grad_norm": 0.0} for reco
     [
         ([], [], "not finished at step 0"),
         ([STARTED], [], "0 updates"),
-        ([STARTED, *EPISODES[:1]], ["learning"], "training return 2 mean of the last 1 training"),
-        ([STARTED, *EPISODES, *PROGRESS], PICTURES[:5], "not finished at step 1\u202f200"),
-        ([STARTED, *EPISODES, {**ENDED, "interrupted": True}], ["learning"], "interrupted at step"),
-        ([STARTED, *PROGRESS[:1]], PICTURES[2:5], "50 updates"),
+        ([STARTED, *EPISODES[:1]], LEARNING, "training return 2 mean of the last 1 training"),
+        ([STARTED, *EPISODES, *PROGRESS], PICTURES[:6], "not finished at step 1\u202f200"),
+        ([STARTED, *EPISODES, {**ENDED, "interrupted": True}], LEARNING, "interrupted at step"),
+        ([STARTED, *PROGRESS[:1]], TRAINING[1:], "50 updates"),
         ([STARTED, *NO_UPDATES], ["exploration"], "seed 3"),
         ([STARTED, *ZERO_LOSS], ["exploration", "action"], "seed 3"),
-        ([STARTED, EVALUATED], ["learning"], "result 490.3"),
-        ([STARTED, {**EVALUATED, "reference": None}], ["learning"], "result 490.3"),
+        ([STARTED, EVALUATED], LEARNING, "result 490.3"),
+        ([STARTED, {**EVALUATED, "reference": None}], LEARNING, "result 490.3"),
         ([STARTED, NO_PRIORITIES], ["age", "reuse"], "stale updates 7"),
         ([STARTED, NO_REUSE], ["priorities", "age"], "No row has been written."),
         ([STARTED, NOTHING_DRAWN], [], "Not recorded."),

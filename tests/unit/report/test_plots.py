@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from relive.report import plots
+from relive.report.canvas import HALF_OF_PAGE, THIRD_OF_PAGE
 
 STEPS = np.arange(1.0, 201.0)
 
@@ -20,10 +21,8 @@ def pictures() -> dict[str, str]:
         "learning": plots.learning((STEPS, noise), [(100.0, 1.0, 0.5), (200.0, 2.0, 0.1)], 3.0),
         "lines": plots.lines("lines", [("one", STEPS, noise), ("two", STEPS, -noise)]),
         "log": plots.lines("log", [("one", STEPS, np.exp(4 * noise))], log=True),
-        "priorities": plots.priorities(
-            np.array([0.1, 1, 10]), np.array([5, 7]), plots.THIRD_OF_PAGE
-        ),
-        "age": plots.doublings("age", [0, 3, 4, 0, 2, 0, 0], "rows", plots.HALF_OF_PAGE),
+        "priorities": plots.priorities(np.array([0.1, 1, 10]), np.array([5, 7]), THIRD_OF_PAGE),
+        "age": plots.doublings("age", [0, 3, 4, 0, 2, 0, 0], "rows", HALF_OF_PAGE),
     }
 
 
@@ -62,39 +61,6 @@ def test_the_learning_curve_names_what_it_shows() -> None:
 def test_bins_that_double_are_labelled_by_where_they_begin() -> None:
     labels = texts(pictures()["age"])
     assert labels[:5] == ["0", "1", "2", "4", "8"]
-
-
-@pytest.mark.parametrize(
-    ("values", "window", "expected"),
-    [
-        ([1.0, 2.0, 3.0, 4.0], 2, [1.5, 2.5, 3.5]),
-        ([1.0, 2.0, 6.0], 3, [3.0]),
-        ([1.0, 2.0], 1, [1.0, 2.0]),
-        ([1.0], 2, []),
-        ([], 1, []),
-    ],
-)
-def test_a_moving_average_is_the_mean_of_neighbours(
-    values: list[float], window: int, expected: list[float]
-) -> None:
-    assert plots.moving_average(np.array(values), window).tolist() == expected
-
-
-@pytest.mark.parametrize(("count", "window"), [(0, 1), (1, 1), (60, 3), (400, 20), (10_000, 100)])
-def test_the_window_of_the_moving_average_grows_with_the_run(count: int, window: int) -> None:
-    assert plots.moving_window(count) == window
-
-
-@pytest.mark.parametrize("count", [0, 1, 600, 601, 1200, 99_999])
-def test_a_long_line_is_thinned_to_means_of_neighbours(count: int) -> None:
-    x = np.arange(float(count))
-    thin_x, thin_y = plots.thinned(x, 2 * x)
-    assert len(thin_x) == len(thin_y) == min(count, plots.MOST_POINTS)
-    np.testing.assert_allclose(thin_y, 2 * thin_x)
-    assert (np.diff(thin_x) > 0).all()
-    if count:
-        assert thin_x[0] < count / 300
-        assert thin_x[-1] > count - 1 - count / 300
 
 
 def test_a_picture_of_a_million_episodes_stays_small() -> None:

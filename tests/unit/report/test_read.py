@@ -35,7 +35,7 @@ def test_a_whole_run_is_read_by_kind_and_in_order(make_run: MakeRun) -> None:
 
 
 def test_a_series_leaves_out_what_is_missing_or_not_finite(make_run: MakeRun) -> None:
-    values = [1.0, None, float("nan"), float("inf"), 5, "six"]
+    values = [1.0, None, float("nan"), float("inf"), 5, 1e300]
     progress = [{"record": "training_progress", "step": i, "loss": v} for i, v in enumerate(values)]
     run = read_run(make_run([STARTED, *progress, {"record": "training_progress", "step": 9}]))
     steps, losses = run.series("training_progress", "loss")
@@ -76,6 +76,15 @@ def test_a_run_is_finished_if_it_came_to_its_end(
     make_run: MakeRun, records: list[dict[str, object]], finished: bool
 ) -> None:
     assert read_run(make_run(records)).finished is finished
+
+
+def test_a_resumed_run_reads_as_one(make_run: MakeRun) -> None:
+    again = {**STARTED, "record": "run_resumed", "step": 600, "versions": {"torch": "2.14.0"}}
+    run = read_run(make_run([STARTED, *EPISODES, again, *PROGRESS, ENDED]))
+    assert run.finished
+    assert run.versions == {"torch": "2.14.0"}
+    assert run.records["episode_ended"] == EPISODES
+    assert run.seconds == ENDED["seconds"]
 
 
 def test_without_config_json_the_settings_come_from_the_first_record(make_run: MakeRun) -> None:

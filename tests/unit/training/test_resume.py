@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -22,7 +23,13 @@ from relive.errors import ConfigError, CorruptError, InputError, UnsupportedErro
 from relive.storage import files
 from relive.training import resume, run
 from relive.training.loop import Trainer
-from relive.training.records import EpisodeEnded, ReplayMeasured, RunResumed, TrainingProgress
+from relive.training.records import (
+    EpisodeEnded,
+    ReplayMeasured,
+    RunEnded,
+    RunResumed,
+    TrainingProgress,
+)
 from tests.unit.storage.test_saving import assert_same_where_held
 from tests.unit.training.test_run import Listener
 from tests.unit.training.tiny import tiny
@@ -375,3 +382,21 @@ def test_ctrl_c_while_the_policy_is_judged_ends_it_and_the_judging_can_be_resume
 
 def run_returns(out):
     return next(tuple(r["returns"]) for r in told(out) if r["record"] == "evaluated")
+
+
+def test_a_run_that_says_it_has_ended_is_saved_as_it_ended(tmp_path, monkeypatch):
+    opened, write_all = threading.Event(), files.write_all
+
+    def slow(file, chunk):
+        assert opened.wait(60)
+        write_all(file, chunk)
+
+    seen = []
+
+    def look():
+        seen.append(ReplayBuffer.saved_note(tmp_path / "checkpoint")["trainer"]["step"])
+
+    monkeypatch.setattr(files, "write_all", slow)
+    measured = Listener(ReplayMeasured, opened.set)  # the last save is under way until then
+    run(tiny(out=tmp_path, save_every=0), [measured, Listener(RunEnded, look)])
+    assert seen == [300]

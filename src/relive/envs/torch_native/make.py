@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from relive.devices import known_device
 from relive.envs.torch_native import acrobot, cartpole, mountain_car, pendulum
 from relive.envs.torch_native.env import TorchEnv
 from relive.errors import ConfigError
-from relive.ops.dispatch import known_device
 
 TORCH_ENVS = {
     module.TASK.env_id: module.TASK for module in (cartpole, pendulum, acrobot, mountain_car)

@@ -13,11 +13,22 @@ def number(value: float) -> str:
     >>> number(50_000), number(498.65), number(0.00025), number(3.0)
     ('50\u202f000', '498.6', '0.00025', '3')
     """
+    if isinstance(value, int):
+        return f"{value:,}".replace(",", NARROW_SPACE)
     if not math.isfinite(value):
         return str(value)
     if abs(value) >= 1000 or value == int(value):
         return f"{value:,.0f}".replace(",", NARROW_SPACE)
     return f"{value:.4g}"
+
+
+def tenths(value: float | None) -> str:
+    """A number to the tenth; nothing as a dash.
+
+    >>> tenths(490.333), tenths(-76.0), tenths(None)
+    ('490.3', '-76', '–')
+    """
+    return "–" if value is None else number(round(value, 1))
 
 
 def short(value: float) -> str:
@@ -45,6 +56,18 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def size(count: int) -> str:
+    """Bytes in decimal units.
+
+    >>> size(512), size(45_512_345), size(4_700_000_000)
+    ('512 B', '45.5 MB', '4.70 GB')
+    """
+    for unit, factor, digits in (("TB", 1e12, 2), ("GB", 1e9, 2), ("MB", 1e6, 1), ("KB", 1e3, 1)):
+        if count >= factor:
+            return f"{count / factor:.{digits}f} {unit}"
+    return f"{count} B"
 
 
 def shown(value: object) -> str:

@@ -1,0 +1,161 @@
+"""`relive watch RUN`: looks on while another process trains, and after."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+from rich.live import Live
+
+from relive.cli.options import console, parse
+from relive.cli.watch_view import State, state_of, view
+from relive.errors import ConfigError, InputError
+from relive.report.follow import Follower, is_written_to, newest_run
+from relive.report.read import RUNS, no_run
+from relive.report.standing import Standing
+from relive.terminal.pieces import cells, line_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rich.console import Console, RenderableType
+
+PLAIN_LINES = 20  # lines of progress where nobody watches
+LONG_QUIET = 30.0  # seconds
+QUIET_RECORDS = 10  # as often as records of progress come
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchOptions:
+    """Show how a run is going, live, while another process trains; reads its run directory only.
+
+    Ends when the run has ended; Ctrl-C leaves, and the run goes on.
+    """
+
+    run: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = None
+    """The run directory, which need not exist yet; the newest below runs/ if none is named."""
+    once: bool = False
+    """Print one view and leave."""
+    every: float = 1.0
+    """Seconds between two looks."""
+
+    def __post_init__(self) -> None:
+        """Checks the time."""
+        if not 0.05 <= self.every <= 3600:
+            raise ConfigError(f"every lies between 0.05 and 3600 seconds, got {self.every:g}")
+
+
+def run(words: Sequence[str]) -> int:
+    """Runs the command; the words are those behind `relive watch`."""
+    options = parse(WatchOptions, words, command="relive watch")
+    watcher = Watcher(newest_run(RUNS) if options.run is None else options.run, console())
+    try:
+        if options.once:
+            watcher.show_once()
+        else:
+            watcher.follow(options.every)
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+class Watcher:
+    """Looks at a run again and again, until it has ended.
+
+    Args:
+        path: The run directory.
+        out: Where to show it.
+        wait: Called between two looks, with the seconds to wait.
+    """
+
+    def __init__(
+        self, path: Path, out: Console, wait: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._follower = Follower(path)
+        self._standing = Standing()
+        self._out, self._wait = out, wait
+        self._next_line = 0.0
+
+    def show_once(self) -> None:
+        """Prints one view of all that has been written.
+
+        Raises:
+            InputError: There is no run, or something in it is wrong.
+        """
+        if not self._follower.file.is_file():
+            raise InputError(no_run(self._follower.path))
+        while self._look():
+            pass
+        self._out.print(self._view())
+
+    def follow(self, every: float) -> None:
+        """Shows the run until it has ended.
+
+        Args:
+            every: Seconds between two looks.
+
+        Raises:
+            InputError: Something in the run directory is wrong.
+        """
+        if not self._out.is_terminal:
+            self._follow_in_lines(every)
+            return
+        with Live(self._view(), console=self._out, auto_refresh=False, transient=False) as live:
+            while True:
+                more = self._look()
+                live.update(self._view(), refresh=True)
+                if self._standing.ended is not None and not more:
+                    return
+                if not more:
+                    self._wait(every)
+
+    def _follow_in_lines(self, every: float) -> None:
+        while True:
+            more = self._look()
+            if self._standing.ended is not None and not more:
+                break
+            if not more:
+                self._say_line()
+                self._wait(every)
+        self._out.print(self._view())
+
+    def _say_line(self) -> None:
+        standing = self._standing
+        if standing.progress is None or standing.step < self._next_line:
+            return
+        total = standing.config.get("total_steps", 0)
+        self._next_line = standing.step + total / PLAIN_LINES
+        found = cells(
+            episodes=standing.episodes, returns=standing.last_returns, numbers=standing.progress
+        )
+        self._out.print(line_of(standing.step, found), soft_wrap=True)
+
+    def _look(self) -> bool:
+        """Reads what is new; whether there is more."""
+        news = self._follower.read()
+        if news.anew:
+            self._standing = Standing()
+            self._next_line = 0.0
+        for record in news.records:
+            self._standing.take(record)
+        return news.more
+
+    def _view(self) -> RenderableType:
+        return view(
+            self._standing,
+            self._state(),
+            path=self._follower.path,
+            width=self._out.width,
+            height=self._out.height if self._out.is_terminal else None,
+            ascii_only=not self._out.encoding.startswith("utf"),
+        )
+
+    def _state(self) -> State:
+        quiet = self._follower.quiet_for(time.time())
+        limit = max(LONG_QUIET, QUIET_RECORDS * self._standing.log_seconds)
+        is_long = quiet is not None and quiet > limit
+        written_to = is_written_to(self._follower.file) if is_long else None
+        return state_of(self._standing, quiet, is_long=is_long, written_to=written_to)

@@ -1,0 +1,31 @@
+"""Devices by name."""
+
+from __future__ import annotations
+
+import torch
+
+from relive.errors import UnsupportedError, shown
+
+
+def known_device(device: str | torch.device) -> torch.device:
+    """A device that this machine has.
+
+    Raises:
+        UnsupportedError: it has not; says which there are.
+    """
+    wrong = f"device is 'cpu' or 'cuda[:number]'; given {shown(device)}"
+    if not isinstance(device, str | torch.device):
+        raise UnsupportedError(wrong)
+    try:
+        known = torch.device(device)
+    except RuntimeError:
+        raise UnsupportedError(wrong) from None
+    if known.type not in ("cpu", "cuda") or (known.type == "cpu" and known.index):
+        raise UnsupportedError(wrong)
+    if known.type == "cuda" and not torch.cuda.is_available():
+        raise UnsupportedError(
+            "there is no CUDA device here (or torch was built without CUDA); use device='cpu'"
+        )
+    if known.type == "cuda" and (known.index or 0) >= torch.cuda.device_count():
+        raise UnsupportedError(f"there are {torch.cuda.device_count()} CUDA devices; given {known}")
+    return known

@@ -1,0 +1,134 @@
+"""Which runs belong together: those that differ only in what does not change what is learned."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from relive.numbers import shown
+from relive.report.markup import words_of
+from relive.report.read import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+SAME_RUN = frozenset({"seed", "out", "threads", "device", "log_every", "save_every", "save_buffer"})
+FIRST = ("algorithm", "replay.sampler", "replay.window")  # they tell groups apart best
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Runs with equal settings but for those of `SAME_RUN`.
+
+    Attributes:
+        label: The settings that tell it from the other groups of the environment.
+        settings: All of them, by dotted name.
+        runs: In the order in which they were named.
+    """
+
+    label: str
+    settings: Mapping[str, Any]
+    runs: Sequence[Run]
+
+    @property
+    def seeds(self) -> str:
+        """How many runs, and which seeds."""
+        seeds = [str(run.config.get("seed", "?")) for run in self.runs]
+        if len(seeds) == 1:
+            return f"1 run, seed {seeds[0]}"
+        return f"{len(seeds)} runs, seeds {', '.join(seeds)}"
+
+
+def by_env(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """The runs of each environment, in the order in which they were named."""
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(str(run.config.get("env", "an unknown environment")), []).append(run)
+    return found
+
+
+def groups_of(runs: Iterable[Run]) -> list[Group]:
+    """Groups of runs of one environment, in the order in which they were named."""
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(_key(settings_of(run)), []).append(run)
+    settings = [settings_of(members[0]) for members in found.values()]
+    labels = labels_of(settings)
+    return [
+        Group(label=label, settings=own, runs=members)
+        for label, own, members in zip(labels, settings, found.values(), strict=True)
+    ]
+
+
+def settings_of(run: Run) -> dict[str, Any]:
+    """The settings of a run that matter, by dotted name."""
+    return {name: value for name, value in flat(run.config) if name not in SAME_RUN}
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings by dotted name.
+
+    >>> dict(flat({"a": 1, "b": {"c": [2]}}))
+    {'a': 1, 'b.c': [2]}
+    """
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names of the settings that are not the same everywhere, those that matter most first."""
+    names = dict.fromkeys([*FIRST, *(name for own in settings for name in own)])
+    return [name for name in names if len({_key(own.get(name, "–")) for own in settings}) > 1]
+
+
+def labels_of(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A name for each of several settings: as few of those that differ as tell all apart.
+
+    But for the first, a value that most of them have is not said.
+
+    >>> labels_of([{"a.n": 1, "b": 2}, {"a.n": 3, "b": 4}, {"a.n": 3, "b": 5}])
+    ['b 2', 'b 4', 'b 5']
+    >>> labels_of([{"a": 1, "b": 1}, {"a": 2, "b": 1}, {"a": 1, "b": 7}])
+    ['a 1', 'a 2', 'a 1, b 7']
+    """
+    names = differing(settings)
+    if not names:
+        return ["all runs"] * len(settings)
+    chosen: list[str] = []
+    while _parts(settings, chosen) < _parts(settings, names):
+        rest = [name for name in names if name not in chosen]
+        chosen.append(max(rest, key=lambda name: _parts(settings, [*chosen, name])))
+    last = [name.rpartition(".")[2] for name in names]
+    short = {
+        name: name if last.count(end) > 1 else end for name, end in zip(names, last, strict=True)
+    }
+    usual = {name: _usual([own.get(name) for own in settings]) for name in chosen[1:]}
+    said = [
+        [name for name in chosen if name not in usual or _key(own.get(name)) != usual[name]]
+        for own in settings
+    ]
+    return [
+        ", ".join(f"{words_of(short[name])} {shown(own.get(name))}" for name in names)
+        for own, names in zip(settings, said, strict=True)
+    ]
+
+
+def _usual(values: Sequence[Any]) -> str | None:
+    """The value that more than half of several have, as `_key` gives it; None if there is none."""
+    (value, count), *_ = Counter(map(_key, values)).most_common(1)
+    return value if count > len(values) / 2 else None
+
+
+def _parts(settings: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
+    """Into how many parts the settings fall, looked at by some names."""
+    return len({tuple(_key(own.get(name, "–")) for name in names) for own in settings})
+
+
+def _key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)

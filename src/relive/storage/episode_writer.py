@@ -1,0 +1,125 @@
+"""Appending runs of steps to the files of a store."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from relive.storage.episode_files import DATA, HEADER, INDEX
+from relive.storage.episode_index import ENTRY, UNFINISHED, Index, Run
+from relive.storage.files import write_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LARGE = 1 << 16  # bytes that are worth a write of their own
+PENDING = 1 << 20  # bytes held back until there is enough to write
+
+
+class Writer:
+    """Appends runs; nothing is in the files, nor in the index, before `write_out`.
+
+    Args:
+        folder: of a store whose lock is held.
+        index: what it names already; grows.
+        rest: bytes at the end of the index that are no entry.
+    """
+
+    def __init__(self, folder: Path, index: Index, rest: int) -> None:
+        self._index = index
+        self._entries: list[bytes] = []
+        self._parts: list[Any] = []
+        self._waiting = 0  # bytes of parts
+        self._files = {name: (folder / name).open("r+b", buffering=0) for name in (INDEX, DATA)}
+        self._end = self._named_end = max(index.end_of_data, HEADER.size)
+        size = os.fstat(self._files[DATA].fileno()).st_size
+        self.rest = rest + max(0, size - self._end)
+        self._cut()
+        for number, entry in index.open_runs():
+            stop = int(entry["first_step"]) + int(entry["steps"])
+            reward, env = float(entry["reward"]), int(entry["env"])
+            self.put(Run(number, stop, 0, 0, reward, env, UNFINISHED), [])
+        self.write_out()
+
+    def _cut(self) -> None:
+        """Remove what stands behind the last whole entry and its payload."""
+        ends = {INDEX: HEADER.size + self._index.num_entries * ENTRY.itemsize, DATA: self._end}
+        for name, end in ends.items():
+            file = self._files[name]
+            if os.fstat(file.fileno()).st_size > end:
+                file.truncate(end)
+
+    def put(self, run: Run, parts: list[Any]) -> int:
+        """Take a run: offset, nbytes and crc32 are filled in here; returns its number.
+
+        Args:
+            parts: its payload, contiguous runs of bytes; held until they are written.
+        """
+        nbytes = crc = 0
+        for part in parts:
+            crc = zlib.crc32(part, crc)
+            nbytes += len(part)
+        number = self._index.num_entries + len(self._entries)
+        placed = run._replace(offset=self._end + self._waiting, nbytes=nbytes, crc32=crc)
+        self._entries.append(placed.packed(number))
+        self._parts += parts
+        self._waiting += nbytes
+        return number
+
+    @property
+    def has_much(self) -> bool:
+        """Whether enough is waiting to be written."""
+        return self._waiting >= PENDING
+
+    def write_data(self) -> None:
+        """Hand the payloads that wait to the system; nobody knows of them yet."""
+        if self._parts:
+            data = self._files[DATA]
+            data.seek(self._end)
+            for part in _pieces(self._parts):
+                write_all(data, part)
+            self._end += self._waiting
+            self._parts, self._waiting = [], 0
+
+    def write_out(self, *, sync: bool = False) -> None:
+        """Hand all that waits to the system, and with `sync` down to the disk.
+
+        Raises:
+            OSError: as the file system says; what could not be written goes on waiting.
+        """
+        data, index = self._files[DATA], self._files[INDEX]
+        self.write_data()
+        if sync:
+            os.fsync(data.fileno())
+        if self._entries:
+            raw = b"".join(self._entries)
+            index.seek(HEADER.size + self._index.num_entries * ENTRY.itemsize)
+            write_all(index, memoryview(raw))
+            self._index.add(raw)
+            self._entries = []
+        if sync:
+            os.fsync(index.fileno())
+        self._named_end = self._end
+
+    def take_back(self) -> None:
+        """Drop all that has been put since `write_out`."""
+        self._entries, self._parts, self._waiting = [], [], 0
+        self._end = self._named_end
+        self._cut()
+
+    def close(self) -> None:
+        """Close the files; what waits is gone."""
+        for file in self._files.values():
+            file.close()
+
+
+def _pieces(parts: list[Any]) -> Iterator[memoryview]:
+    """Parts in order, small ones put together."""
+    for large, group in itertools.groupby(parts, lambda part: len(part) >= LARGE):
+        if large:
+            yield from (memoryview(part) for part in group)
+        else:
+            yield memoryview(b"".join(group))

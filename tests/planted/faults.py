@@ -1,0 +1,366 @@
+"""Faults to be planted one at a time, and where the suite should notice each.
+
+A fault is an exact piece of a source and what takes its place. Each is of a kind that users of
+replay buffers have reported. A piece that is not there exactly once fails at once, so that a fault
+cannot stop being planted unseen.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+PROPERTIES = "tests/properties/test_random_calls.py"
+COMPILED = f"{PROPERTIES}::test_a_buffer_does_what_its_twin_does"
+REFERENCE = f"{PROPERTIES}::test_the_reference_does_what_the_twin_does"
+SAVING = "tests/unit/storage/test_saving.py"
+PINNED = "tests/unit/storage/test_demonstrations.py"
+PRIORITIES = "tests/faults/test_F05_F26_F27_F28_F33_F37_F38_priorities.py"
+N_STEP = "tests/faults/test_F01_F02_F07_F11_F15_F22_n_step.py"
+TREE = "tests/faults/test_F17_F18_F19_F20_F21_F23_F24_tree.py"
+POLICIES = "tests/faults/test_F13_F14_F32_policies.py"
+AUTORESET = "tests/unit/writing/test_autoreset.py"
+VALUES = "tests/faults/test_F03_F04_F08_F10_stored_values.py"
+
+
+class Fault(NamedTuple):
+    """One edit of one file below `src/relive`, and the tests that are to fail by it."""
+
+    what: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+FAULTS = (
+    # The compiled kernels.
+    Fault(
+        "the search of the tree is closed: it can draw a leaf of zero, and misses the last",
+        "ops/tree/vectors.py",
+        'passed = builder.icmp_signed("<=", prefix',
+        'passed = builder.icmp_signed("<", prefix',
+        (f"{TREE}::test_F18_the_last_unit_of_mass_belongs_to_the_last_live_row",),
+    ),
+    Fault(
+        "of several errors for a row the first decides",
+        "ops/update/cpu.py",
+        "for i in range(slots.shape[0] - 1, -1, -1):\n        slot = slots[i]",
+        "for i in range(slots.shape[0]):\n        slot = slots[i]",
+        (f"{PRIORITIES}::test_F38_the_last_of_several_errors_for_a_row_decides",),
+    ),
+    Fault(
+        "a late priority lands on the row that took the place",
+        "ops/update/cpu.py",
+        "if is_cleared or (ids[i] < oldest and not is_pinned):",
+        "if is_cleared:",
+        (f"{PRIORITIES}::test_F05_a_late_priority_for_an_overwritten_row_is_skipped_and_counted",),
+    ),
+    Fault(
+        "eps is added after the exponent",
+        "ops/update/cpu.py",
+        "            magnitude = abs(np.float64(values[i])) + eps\n"
+        "            magnitude += bonus if slots[i] < start else 0.0\n"
+        "            usable = (magnitude > 0.0) & (magnitude < np.inf)\n"
+        "            leaf = power(magnitude if usable else 1.0, alpha)\n",
+        "            magnitude = abs(np.float64(values[i]))\n"
+        "            magnitude += bonus if slots[i] < start else 0.0\n"
+        "            usable = (magnitude > 0.0) & (magnitude < np.inf)\n"
+        "            leaf = power(magnitude if usable else 1.0, alpha) + np.float32(eps)\n",
+        (f"{COMPILED}[proportional]",),
+    ),
+    Fault(
+        "a bad number gets into the sums",
+        "ops/update/cpu.py",
+        "asked[i] = held if good else bad_leaf",
+        "asked[i] = held if good else leaf",
+        (f"{PRIORITIES}::test_F37_a_bad_error_keeps_the_leaf_and_is_counted",),
+    ),
+    Fault(
+        "the bonus of demonstrations is for all rows",
+        "ops/update/cpu.py",
+        "magnitude += bonus if slots[i] < start else 0.0",
+        "magnitude += bonus",
+        (f"{PINNED}::test_the_bonus_of_demonstrations_is_added_before_the_exponent",),
+    ),
+    Fault(
+        "n-step windows run over the end of an episode",
+        "ops/write/cpu.py",
+        "    if ended:\n        emit_all(words, lane, lane_words, waiting)\n",
+        "    if ended and lane_words[w.LANE_COUNT] == 1:\n"
+        "        emit_all(words, lane, lane_words, waiting)\n",
+        (f"{N_STEP}::test_F02_no_reward_from_after_the_terminal_step_is_in_a_return",),
+    ),
+    Fault(
+        "the last rows of an episode are lost",
+        "ops/write/cpu.py",
+        "for left in range(lane_words[w.LANE_COUNT], 0, -1):",
+        "for left in range(lane_words[w.LANE_COUNT], 1, -1):",
+        (f"{N_STEP}::test_F11_the_end_of_an_episode_gives_each_start_once_and_no_more",),
+    ),
+    Fault(
+        "a time limit masks the bootstrap of a window",
+        "ops/write/cpu.py",
+        "np.float32(0) if terminated else np.float32(gammas[count])",
+        "np.float32(0) if terminated | truncated else np.float32(gammas[count])",
+        (f"{N_STEP}::test_F02_a_truncated_window_is_as_short_and_still_bootstraps",),
+    ),
+    Fault(
+        "a time limit masks the bootstrap of a single step",
+        "ops/write/cpu.py",
+        "    terminated = flag_at(row + words[w.TERMINATED_OFFSET])[0]\n"
+        "    discount = np.float32(0) if terminated",
+        "    terminated = flag_at(row + words[w.TRUNCATED_OFFSET])[0]\n"
+        "    discount = np.float32(0) if terminated",
+        (f"{VALUES}::test_F04_truncation_bootstraps_and_termination_does_not",),
+    ),
+    Fault(
+        "a row links to the next episode of its lane",
+        "ops/write/cpu.py",
+        "        if has_ended(words, row):\n            lane_words[w.LANE_LAST] = -1\n",
+        "        if has_ended(words, row):\n",
+        (f"{COMPILED}[uniform, one step]",),
+    ),
+    Fault(
+        "the oldest row of a full ring is left out",
+        "ops/window/cpu.py",
+        "return max(words[w.BASE_ID], words[w.NEXT_ID] - words[w.RING_CAPACITY])",
+        "return max(words[w.BASE_ID], words[w.NEXT_ID] - words[w.RING_CAPACITY] + 1)",
+        (f"{N_STEP}::test_F22_the_first_and_last_row_of_a_full_uniform_ring_are_drawn",),
+    ),
+    Fault(
+        "a row that overwrites the one before it links to itself",
+        "ops/write/cpu.py",
+        "if distance > 0 and distance < words[w.RING_CAPACITY]",
+        "if distance > 0 and distance <= words[w.RING_CAPACITY]",
+        (f"{COMPILED}[proportional, alpha 0, one row]",),
+    ),
+    Fault(
+        "the fake step of a next-step autoreset is stored",
+        "ops/write/cpu.py",
+        "        if every_lane[lane, w.LANE_RESET]:",
+        "        if every_lane[lane, w.LANE_RESET] > 1:",
+        (f"{AUTORESET}::test_fake_reset_steps_are_dropped_and_counted",),
+    ),
+    Fault(
+        "a new row keeps the use count of the one before it",
+        "ops/write/cpu.py",
+        "    uses[slot] = 0\n",
+        "",
+        (f"{COMPILED}[uniform, one step]",),
+    ),
+    Fault(
+        "weights are not divided by the largest",
+        "ops/sample/cpu.py",
+        "ratios[i] = np.float64(leaves[i]) / np.float64(smallest)",
+        "ratios[i] = np.float64(leaves[i])",
+        (f"{COMPILED}[proportional]",),
+    ),
+    Fault(
+        "beta enters twice",
+        "ops/sample/cpu.py",
+        "weights[i] = power(ratios[i], -beta)",
+        "weights[i] = power(ratios[i], -beta * beta)",
+        (f"{COMPILED}[proportional]",),
+    ),
+    Fault(
+        "what a batch owes to demonstrations is dropped",
+        "ops/window/cpu.py",
+        "return 2, wanted - np.float64(count)",
+        "return 2, 0.0",
+        (f"{PINNED}::test_what_a_batch_owes_the_next_one_pays",),
+    ),
+    Fault(
+        "the window of ERE shrinks with the updates, not with a thousandth of the sweep",
+        "ops/window/cpu.py",
+        "exponent = number * 1000.0 / np.float64(words[w.SWEEP_LENGTH])",
+        "exponent = number",
+        ("tests/unit/sampling/test_windows.py::test_a_window_shrinks_over_a_sweep",),
+    ),
+    Fault(
+        "the newest row is never drawn",
+        "ops/sample/cpu.py",
+        "    rows = np.uint64(part[ROWS])\n    if part[RUNS] == 1",
+        "    rows = np.uint64(max(1, part[ROWS] - 1))\n    if part[RUNS] == 1",
+        (f"{N_STEP}::test_F22_the_first_and_last_row_of_a_full_uniform_ring_are_drawn",),
+    ),
+    Fault(
+        "ranks are given to rising errors",
+        "ops/rank/reference.py",
+        "torch.sort(state.errors[slots], descending=True",
+        "torch.sort(state.errors[slots], descending=False",
+        (f"{POLICIES}::test_F32_probabilities_follow_the_ranks",),
+    ),
+    # The definitions.
+    Fault(
+        "the uniform share is left out of the weights",
+        "ops/sample/reference.py",
+        "a, b = (1.0 - uniform) * 2.0",
+        "a, b = 2.0",
+        (f"{REFERENCE}[proportional, shrinking window, four environments]",),
+    ),
+    Fault(
+        "the return of a window is summed with the discount of its length",
+        "ops/write/reference.py",
+        "gamma, reward = float(state.gammas[1]), 0.0",
+        "gamma, reward = float(state.gammas[count]), 0.0",
+        (f"{REFERENCE}[uniform, three steps]",),
+    ),
+    # Writing and sampling, in Python.
+    Fault(
+        "at an episode's end the first observation of the next is stored",
+        "writing/autoreset.py",
+        "        return dense[lanes]\n",
+        "        return dense[[0] * len(lanes)]\n",
+        (AUTORESET,),
+    ),
+    Fault(
+        "a final observation that is missing is not missed",
+        "buffer.py",
+        'return self._packer.pack_lanes("next_obs", value, lanes)',
+        "return 0",
+        (AUTORESET,),
+    ),
+    Fault(
+        "a batch that somebody holds is written into",
+        "storage/lending.py",
+        "            references(batch) != BATCH_ALONE\n            or",
+        "            False\n            or",
+        ("tests/unit/storage/test_lending.py",),
+    ),
+    Fault(
+        "reseeding goes on from the middle of the stream",
+        "buffer.py",
+        "            self._state.words[w.DRAWS] = 0\n",
+        "",
+        (f"{COMPILED}[uniform, one step]",),
+    ),
+    Fault(
+        "clear keeps the largest priority",
+        "storage/ring.py",
+        "    state.floats[w.MAX_LEAF] = 0.0\n",
+        "",
+        (PRIORITIES,),
+    ),
+    Fault(
+        "rows that are pinned are overwritten",
+        "storage/demonstrations.py",
+        "    state.words[w.RING_START] = count + reserve\n",
+        "    state.words[w.RING_START] = reserve\n",
+        (PINNED,),
+    ),
+    Fault(
+        "a copy among the demonstrations has the priority of a new row",
+        "storage/demonstrations.py",
+        "operations.set_leaves(state, slots, state.leaves[source])",
+        "operations.set_leaves(state, slots, torch.ones(len(ids)))",
+        (PINNED,),
+    ),
+    Fault(
+        "rows that were overwritten count as rows of a range",
+        "storage/ring.py",
+        "return written - rows_in(state, start, min(stop, w.FIRST_ADDED_ID))",
+        "return 0",
+        ("tests/unit/sampling/test_ranges.py",),
+    ),
+    Fault(
+        "ids of a mixture go to the first buffer",
+        "mixture.py",
+        "return rest + (number << SOURCE_BITS)",
+        "return rest",
+        ("tests/unit/test_mixture.py",),
+    ),
+    # Saving.
+    Fault(
+        "the largest priority is forgotten on loading",
+        "storage/loading.py",
+        "    state.words[CHANGING] = words[CHANGING]",
+        "    words[w.MAX_LEAF] = 0\n    state.words[CHANGING] = words[CHANGING]",
+        (SAVING,),
+    ),
+    Fault(
+        "random streams begin anew on loading",
+        "storage/loading.py",
+        "    state.words[CHANGING] = words[CHANGING]",
+        "    words[w.DRAWS] = 0\n    state.words[CHANGING] = words[CHANGING]",
+        (SAVING,),
+    ),
+    Fault(
+        "steps that wait for their windows are lost on loading",
+        "storage/loading.py",
+        'for name in ("lanes", "age_counts", "reuse_counts"):',
+        'for name in ("age_counts", "reuse_counts"):',
+        (SAVING,),
+    ),
+    Fault(
+        "a later save forgets the rows that have changed since",
+        "storage/snapshot.py",
+        '            candidates |= {row for row in (*before["last"], *before["changed"])'
+        " if row < self.start}\n",
+        "            pass\n",
+        (SAVING,),
+    ),
+    Fault(
+        "a row is overwritten while it waits to be saved",
+        "storage/snapshot.py",
+        "        while self._next < min(stop, self.stop):",
+        "        while False:",
+        ("tests/unit/storage/test_background.py",),
+    ),
+    Fault(
+        "a checksum is not looked at",
+        "storage/files.py",
+        "    if crc != stored.crc32:",
+        "    if False:",
+        (SAVING,),
+    ),
+    Fault(
+        "a manifest may name files outside of its folder",
+        "storage/manifest.py",
+        'known = OURS.fullmatch(entry["file"]) is not None',
+        "known = True",
+        ("tests/unit/storage/test_manifest.py",),
+    ),
+    Fault(
+        "growing loses the priorities",
+        "storage/ring.py",
+        "operations.set_leaves(larger, target, state.leaves[source])",
+        "operations.set_leaves(larger, target, torch.ones(len(ids)))",
+        ("tests/unit/storage/test_grown.py",),
+    ),
+    # Learning.
+    Fault(
+        "priorities come from the weighted error",
+        "agents/dqn.py",
+        "magnitude = delta.detach().abs()",
+        "magnitude = (batch.weights * delta).detach().abs()",
+        ("tests/unit/agents",),
+    ),
+    Fault(
+        "the target network is never copied",
+        "agents/dqn.py",
+        "if self.updates % config.target_period == 0:",
+        "if self.updates % config.target_period == config.target_period:",
+        ("tests/unit/agents",),
+    ),
+    Fault(
+        "the weight enters the square",
+        "losses/td.py",
+        "return torch.dot(weights, loss(delta)) / len(delta)",
+        "return loss(weights * delta).mean()",
+        ("tests/unit/losses", "tests/unit/agents"),
+    ),
+    Fault(
+        "double DQN takes the best action of the target network",
+        "agents/dqn.py",
+        "best = self.online(next_obs).argmax(1, keepdim=True)",
+        "best = self.target(next_obs).argmax(1, keepdim=True)",
+        ("tests/unit/agents",),
+    ),
+    Fault(
+        "a terminal row is bootstrapped from itself",
+        "losses/td.py",
+        "torch.where(discount == 0, reward,",
+        "torch.where(discount < 0, reward,",
+        ("tests/unit/losses",),
+    ),
+)
