@@ -87,8 +87,9 @@ def recorded() -> Iterator[list[Launch]]:
 
     def note(kernel: Any, grid: tuple[int, ...], args: Any, constants: dict[str, Any]) -> None:
         names = getattr(kernel, "arg_names", [f"argument {k}" for k in range(len(args))])
-        arguments = dict(zip(names, map(_by_value, args), strict=False))
-        seen.append(Launch(kernel.__name__, grid, {**arguments, **constants}))
+        arguments = {**dict(zip(names, args, strict=False)), **constants}
+        known = {name: _by_value(value) for name, value in arguments.items()}
+        seen.append(Launch(kernel.__name__, grid, known))
 
     launch.listeners.append(note)
     try:
@@ -131,4 +132,6 @@ def _by_value(argument: Any) -> Any:
     """A number as it is; of a tensor what a launch is specialised to."""
     if isinstance(argument, Tensor):
         return f"{argument.dtype} {tuple(argument.shape)}"
+    if isinstance(argument, tuple | list):
+        return tuple(map(_by_value, argument))
     return argument

@@ -7,7 +7,7 @@ just that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -70,6 +70,12 @@ class Case:
         """Do it."""
         return implementation[self.operation](state, *self.arguments, **self.options)
 
+    def on_device(self) -> Case:
+        """The same with the range of ids in device memory, where a captured call reads it."""
+        ids = self.options.get("ids")
+        options = self.options if ids is None else {**self.options, "ids": torch.tensor(ids)}
+        return replace(self, options=options)
+
 
 def cuda_operations() -> dict[str, Callable[..., Any]]:
     """The operations that have kernels, by name."""
@@ -115,16 +121,9 @@ def steps(buffer: ReplayBuffer, *axes: int) -> dict[str, torch.Tensor]:
 
 
 def cases(buffer: ReplayBuffer) -> list[Case]:
-    """One of every call for a buffer of `used_buffer`."""
-    envs, ids = buffer.num_envs, buffer.live_ids()
+    """One of every call, for the rows that the buffer holds now; what writes rows comes last."""
+    ids = buffer.live_ids()
     calls: dict[str, Callable[[], Any]] = {
-        "add": lambda: buffer.add(**steps(buffer, envs)),
-        "extend": lambda: buffer.extend(**steps(buffer, 40)),
-        "extend all lanes": lambda: buffer.extend(**steps(buffer, 40, envs), env=None),
-        "extend with rows": lambda: buffer.extend(
-            **steps(buffer, 40), discount=torch.full((40,), 0.5)
-        ),
-        "end_episode": lambda: buffer.end_episode(0),
         "sample": lambda: buffer.sample(BATCH),
         "sample one": lambda: buffer.sample(1),
         "sample, not for training": lambda: buffer.sample(BATCH, train=False),
@@ -133,21 +132,30 @@ def cases(buffer: ReplayBuffer) -> list[Case]:
     }
     if buffer.prioritized:
         some, many = ids[torch.arange(BATCH) % len(ids)], ids[torch.arange(LARGE_BATCH) % len(ids)]
+        ones, many_ones = torch.ones(BATCH), torch.ones(LARGE_BATCH)
         calls |= {
-            "update_priorities": lambda: buffer.update_priorities(some, torch.ones(BATCH)),
-            "update_priorities of many": lambda: buffer.update_priorities(
-                many, torch.ones(LARGE_BATCH)
-            ),
-            "write back": lambda: buffer.update_priorities(some, priorities=torch.ones(BATCH)),
+            "update": lambda: buffer.update_priorities(some, ones),
+            "update of many": lambda: buffer.update_priorities(many, many_ones),
+            "write back": lambda: buffer.update_priorities(some, priorities=ones),
         }
     found = [Case(name, *taken_down(buffer, call)) for name, call in calls.items()]
     if buffer.prioritized:
         slots = torch.arange(10, 10 + BATCH)
-        found += [
-            Case("set_leaves", "set_leaves", (slots, torch.ones(BATCH)), {}),
-            Case("rebuild", "rebuild", (), {}),
-        ]
-    return found
+        found.append(Case("set_leaves", "set_leaves", (slots, ones), {}))
+        found.append(Case("rebuild", "rebuild", (), {}))
+    return found + [Case(name, *taken_down(buffer, call)) for name, call in writes(buffer).items()]
+
+
+def writes(buffer: ReplayBuffer) -> dict[str, Callable[[], Any]]:
+    """The calls that write rows."""
+    envs, discount = buffer.num_envs, torch.full((40,), 0.5)
+    return {
+        "add": lambda: buffer.add(**steps(buffer, envs)),
+        "extend": lambda: buffer.extend(**steps(buffer, 40)),
+        "extend all lanes": lambda: buffer.extend(**steps(buffer, 40, envs), env=None),
+        "extend with rows": lambda: buffer.extend(**steps(buffer, 40), discount=discount),
+        "end_episode": lambda: buffer.end_episode(0),
+    }
 
 
 def taken_down(

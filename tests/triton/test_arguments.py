@@ -82,6 +82,14 @@ def test_a_size_that_the_host_hands_over_is_caught():
         add_row()
 
 
+def test_tensors_and_numbers_in_a_tuple_are_looked_at_too():
+    steps = Steps()
+    for _ in range(2):
+        add(steps, (Kernel(), (1,), [(torch.zeros(4), 3)], {}))
+    with pytest.raises(FrozenError, match="target of add_up was"):
+        add(steps, (Kernel(), (1,), [(torch.zeros(4), 4)], {}))
+
+
 def test_steps_of_other_names_may_differ():
     steps = Steps()
     for count in (3, 4):
