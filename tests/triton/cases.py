@@ -54,7 +54,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 CAPACITY = 150
 PINNED = {"proportional, one pool", "proportional, mixture", "sweeps"}
-BATCH, LARGE_BATCH = 64, 5000
+BATCH, LARGE_BATCH = 20, 5000
 
 
 @dataclass(frozen=True)

@@ -94,10 +94,11 @@ def test_every_call_gives_the_bits_of_the_definition_without_a_wait(kind):
             on_device = case.on_device()
             given = list(tensors([on_device.arguments, list(on_device.options.values())]))
             is_warm = number > 0  # the first time, settings are read and scratch is made
+            allowed = budget(state, case, kind) if is_warm else UNLIMITED
             with (
                 checked(shuffle=number, reachable=[*state.tensors().values(), *given]),
                 no_waits(state) if is_warm else nullcontext(),
-                launches(at_most=budget(state, case, kind) if is_warm else UNLIMITED),
+                launches(at_most=allowed),
                 steps.named(case.name),
             ):
                 on_device.run(KERNELS, state)
