@@ -36,7 +36,6 @@ def entries(request, version):
         env={
             **{name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"},
             "PYTHONPATH": os.pathsep.join(path),
-            "TRITON_CACHE_DIR": str(ROOT / "build" / "triton-cache"),
         },
         capture_output=True,
         text=True,
