@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import triton
@@ -10,7 +11,7 @@ import triton.language as tl
 from relive import Proportional, RankBased
 from relive.ops import words as w
 from relive.ops.launch import launch
-from relive.ops.tree import cuda
+from relive.ops.tree import cuda, reference
 from relive.ops.write import reference as write
 from tests.properties.calls import Spec
 from tests.triton.checker import checked
@@ -90,3 +91,37 @@ def test_new_rows_enter_as_in_the_reference(name, sampler):
                 **cuda.constants(state),
             )
         assert_same(state, expected)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("name", SPECS)
+def test_leaves_are_set_as_in_the_reference(name, sampler):
+    spec = Spec(**{**vars(SPECS[name]), "sampler": SAMPLERS[sampler]})
+    rng = np.random.default_rng(8)
+    for state in states(spec, 4, 4):
+        for most in (1, 7, 64, 700):
+            slots = rng.permutation(state.word(w.CAPACITY))[:most]
+            leaves = 10.0 ** rng.uniform(-12, 12, len(slots)) * (rng.random(len(slots)) < 0.9)
+            if rng.random() < 0.3:
+                leaves = leaves * 0 + 10.0 ** rng.uniform(-12, 12)
+            arguments = torch.tensor(slots), torch.tensor(leaves, dtype=torch.float32)
+            expected = copy_of(state)
+            reference.set_leaves(expected, *arguments)
+            with checked(shuffle=2):
+                cuda.set_leaves(state, *arguments)
+            assert_same(state, expected)
+
+
+@pytest.mark.parametrize("capacity", [1, 100, 2049, 20000])
+def test_a_tree_is_rebuilt_from_its_leaves_alone(capacity):
+    buffer = Spec(capacity=capacity, sampler=SAMPLERS["both"]).buffer()
+    expected = buffer._state
+    expected.leaves[:capacity] = torch.rand(capacity, generator=torch.Generator().manual_seed(1))
+    expected.words[w.SCALE] = 40
+    state = copy_of(expected)
+    for nodes in (state.sums, state.mins, state.maxs):
+        nodes.fill_(77)
+    reference.rebuild(expected)
+    with checked(shuffle=3):
+        cuda.rebuild(state)
+    assert_same(state, expected)
