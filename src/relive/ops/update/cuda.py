@@ -1,6 +1,6 @@
 """Priorities of rows that have been trained on, for Triton.
 
-    stamp    every row notes the last position of the batch that names it
+    ask      each position says which leaf it wants; rows note the last position that names them
     weigh    whoever stands there sets the leaf
     settle   the scale stays, or all sums are found anew
     apply    the change of mass goes to every node above
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 ONE_PROGRAM = 4096  # rows, at most, that are one program's
 LANES = 256  # of a program, where there are many
-INFINITY = tl.constexpr(float("inf"))
+INFINITY, KEEP = tl.constexpr(float("inf")), tl.constexpr(float("-inf"))
 SMALLEST, LARGEST = tl.constexpr(w.SMALLEST_LEAF), tl.constexpr(w.LARGEST_LEAF)
 
 # Sums over the programs of a large batch.
@@ -72,81 +72,104 @@ def held_slots(words, ids):
 
 
 @triton.jit
-def asked_leaf(words, values, slots, AS_LEAVES: tl.constexpr):
-    """The leaf that each good number asks for, within bounds; and whether it had to be held there.
-
-    Returns:
-        float32 [B] and bool [B].
-    """
-    if AS_LEAVES:
-        asked = values
-    else:
-        alpha = real(words, w.ALPHA)
-        magnitude = tl.abs(values.to(tl.float64)) + real(words, w.EPS)
-        bonus = real(words, w.DEMO_BONUS)
-        magnitude += tl.where(slots < tl.load(words + w.RING_START), bonus, 0.0)
-        usable = (magnitude > 0.0) & (magnitude < INFINITY)
-        leaf = power64(tl.where(usable, magnitude, 1.0), alpha)
-        leaf = tl.minimum(tl.maximum(leaf, 0.5 * SMALLEST), 2.0 * LARGEST)  # a normal float32
-        zero = tl.where(alpha == 0.0, 1.0, 0.0)  # 0^alpha
-        asked = tl.where(magnitude > 0.0, leaf, zero).to(tl.float32)
-    held = tl.where(asked > 0, tl.minimum(tl.maximum(asked, SMALLEST), LARGEST), 0.0)
-    return held, held != asked
+def transform(words, values, slots):
+    """(|td error| + eps)^alpha with the bonus of demonstrations; 0 or a normal float32 [B]."""
+    alpha = real(words, w.ALPHA)
+    magnitude = tl.abs(values.to(tl.float64)) + real(words, w.EPS)
+    bonus = real(words, w.DEMO_BONUS)
+    magnitude += tl.where(slots < tl.load(words + w.RING_START), bonus, 0.0)
+    usable = (magnitude > 0.0) & (magnitude < INFINITY)
+    leaf = power64(tl.where(usable, magnitude, 1.0), alpha)
+    leaf = tl.minimum(tl.maximum(leaf, 0.5 * SMALLEST), 2.0 * LARGEST)
+    zero = tl.where(alpha == 0.0, 1.0, 0.0)  # 0^alpha
+    return tl.where(magnitude > 0.0, leaf, zero).to(tl.float32)
 
 
 @triton.jit
-def stamp(words, ids, slots, stamps, i, mask):
-    """Every row notes the last position that names it; unknown and overwritten ones are counted.
+def instead(words, values, good, bad, mask):
+    """What is asked for, with what bad numbers ask for in place of theirs, which are counted.
+
+    That is negative, so that it does not count as the largest that was set: KEEP, or -`bad`.
+    """
+    tl.atomic_add(words + w.BAD_PRIORITIES, tl.sum((mask & (good == 0)).to(tl.int64), 0))
+    policy = tl.zeros(values.shape, tl.int64) + tl.load(words + w.BAD_PRIORITY)
+    return tl.where(good, values, tl.where(policy == w.MAX_BAD, -bad, KEEP))
+
+
+@triton.jit
+def ask(
+    words,
+    ids,
+    values,
+    slots,
+    new,
+    stamps,
+    i,
+    mask,
+    AS_LEAVES: tl.constexpr,
+    RANKED: tl.constexpr,
+):
+    """What each position asks for, and the last position that names each row.
 
     Args:
-        ids, slots: pointers to int64 [count]; `slots` is filled in, -1 for none.
+        ids, values: pointers to int64 and float32 [count].
+        slots, new: pointers to int64 and float32 [count], filled in: where the row is, -1 for one
+            that is not held, and the leaf (the error, if RANKED) that is asked for.
         stamps: pointer to int32 [leaves], all -1 before.
     """
     slot = tl.where(mask, held_slots(words, tl.load(ids + i, mask=mask, other=-1)), -1)
-    tl.store(slots + i, slot, mask=mask)
     tl.atomic_max(stamps + slot, i.to(tl.int32), mask=slot >= 0, sem="relaxed")
+    tl.store(slots + i, slot, mask=mask)
     tl.atomic_add(words + w.STALE_UPDATES, tl.sum((mask & (slot < 0)).to(tl.int64), 0))
+    value = tl.load(values + i, mask=mask, other=0.0)
+    good = tl.abs(value) < INFINITY
+    seen = real(words, w.MAX_LEAF).to(tl.float32)
+    if RANKED:
+        if AS_LEAVES:  # infinity: never updated
+            good = value >= 0
+        asked = instead(words, tl.abs(value), good, seen, mask)
+    else:
+        if AS_LEAVES:
+            good = good & (value >= 0)
+            asked = value
+        else:
+            asked = transform(words, value, slot)
+        held = tl.where(asked > 0, tl.minimum(tl.maximum(asked, SMALLEST), LARGEST), 0.0)
+        clamped = good & (held != asked) & (slot >= 0)
+        tl.atomic_add(words + w.CLAMPED_PRIORITIES, tl.sum(clamped.to(tl.int64), 0))
+        asked = instead(words, held, good, tl.where(seen > 0, seen, 1.0), mask)
+    tl.store(new + i, asked, mask=mask)
 
 
 @triton.jit
-def last_of(slots, stamps, i, mask):
-    """Slots, and whether position i is the last that names its own."""
+def decided(slots, new, stamps, i, mask):
+    """Slots, [B], what is asked of them, and where this position decides: a leaf is to be set.
+
+    `slots` becomes -1 where another position decides.
+    """
     slot = tl.load(slots + i, mask=mask, other=-1)
-    stamped = tl.load(stamps + slot, mask=slot >= 0, other=-1)
-    is_last = (slot >= 0) & (stamped == i)
+    is_last = tl.load(stamps + slot, mask=slot >= 0, other=-1) == i
+    asked = tl.load(new + i, mask=mask, other=KEEP)
     tl.store(slots + i, tl.where(is_last, slot, -1), mask=mask)
-    return slot, is_last
+    return slot, asked, is_last & (asked > KEEP)
 
 
 @triton.jit
-def weigh(words, leaves, values, slots, stamps, changes, new, i, mask, AS_LEAVES: tl.constexpr):
+def weigh(words, leaves, slots, new, stamps, changes, i, mask, AS_LEAVES: tl.constexpr):
     """The last position that names a row sets its leaf.
 
     Args:
-        values: pointer to float32 [count].
-        changes, new: pointers to int64 and float32 [count], filled in: by how much the mass grows,
-            and the leaf; 0 and -1 where nothing is set. `slots` becomes -1 where another decides.
+        changes: pointer to int64 [count], filled in: by how much the mass grows. `new` becomes
+            the leaf that is set, negative where none is.
 
     Returns:
         [B] each: whether a leaf is set, the mass that was there, by how much it grows, the leaf,
         the leaf if it counts as the largest that was ever set.
     """
-    slot, is_last = last_of(slots, stamps, i, mask)
-    value = tl.load(values + i, mask=mask, other=0.0)
-    good = tl.abs(value) < INFINITY
-    if AS_LEAVES:
-        good = good & (value >= 0)
-    held, is_clamped = asked_leaf(words, value, slot, AS_LEAVES)
-    clamped = good & is_clamped & (slot >= 0)
-    tl.atomic_add(words + w.BAD_PRIORITIES, tl.sum((mask & (good == 0)).to(tl.int64), 0))
-    tl.atomic_add(words + w.CLAMPED_PRIORITIES, tl.sum(clamped.to(tl.int64), 0))
-    seen = real(words, w.MAX_LEAF).to(tl.float32)
-    leaf = tl.where(good, held, tl.where(seen > 0, seen, 1.0))
-    takes_bad = tl.zeros_like(slot) + tl.load(words + w.BAD_PRIORITY) == w.MAX_BAD
-    is_set = is_last & (good | takes_bad)
+    slot, asked, is_set = decided(slots, new, stamps, i, mask)
     old = tl.load(leaves + slot, mask=is_set, other=0.0)
-    leaf = tl.where(is_set, leaf, 0.0)
-    counts = is_set & good
+    leaf = tl.where(is_set, tl.abs(asked), 0.0)
+    counts = asked >= 0
     if AS_LEAVES:  # writing back what was read sets nothing new
         counts = counts & (leaf != old)
     unit = power_of_two(tl.load(words + w.SCALE))
@@ -158,19 +181,11 @@ def weigh(words, leaves, values, slots, stamps, changes, new, i, mask, AS_LEAVES
 
 
 @triton.jit
-def note(words, errors, values, slots, stamps, i, mask, AS_LEAVES: tl.constexpr):
-    """The last position that names a row sets its error; returns those that were, float32 [B]."""
-    slot, is_last = last_of(slots, stamps, i, mask)
-    value = tl.load(values + i, mask=mask, other=0.0)
-    good = tl.abs(value) < INFINITY
-    if AS_LEAVES:  # infinity: never updated
-        good = value >= 0
-    tl.atomic_add(words + w.BAD_PRIORITIES, tl.sum((mask & (good == 0)).to(tl.int64), 0))
-    seen = real(words, w.MAX_LEAF).to(tl.float32)
-    takes_bad = tl.zeros_like(slot) + tl.load(words + w.BAD_PRIORITY) == w.MAX_BAD
-    error = tl.where(good, tl.abs(value), seen)
-    tl.store(errors + slot, error, mask=is_last & (good | takes_bad))
-    return tl.where(is_last & good & (error < INFINITY), error, 0.0)
+def note(errors, slots, new, stamps, i, mask):
+    """The last position that names a row sets its error; returns those that count as largest."""
+    slot, asked, is_set = decided(slots, new, stamps, i, mask)
+    tl.store(errors + slot, tl.abs(asked), mask=is_set)
+    return tl.where(is_set & (asked >= 0) & (asked < INFINITY), asked, 0.0)
 
 
 @triton.jit
@@ -224,7 +239,7 @@ def _update(
     tl.atomic_add(words + w.UPDATED_ROWS, count.to(tl.int64))
     for start in range(0, count, BLOCK):
         i = start + tl.arange(0, BLOCK)
-        stamp(words, ids, slots, stamps, i, i < count)
+        ask(words, ids, values, slots, new, stamps, i, i < count, AS_LEAVES, False)
     tl.debug_barrier()
     number, taken = tl.zeros((BLOCK,), tl.int64), tl.zeros((BLOCK,), tl.int64)
     change = tl.zeros((BLOCK,), tl.int64)
@@ -232,7 +247,7 @@ def _update(
     for start in range(0, count, BLOCK):
         i = start + tl.arange(0, BLOCK)
         is_set, was, grows, leaf, counts = weigh(
-            words, leaves, values, slots, stamps, changes, new, i, i < count, AS_LEAVES
+            words, leaves, slots, new, stamps, changes, i, i < count, AS_LEAVES
         )
         number += is_set.to(tl.int64)
         taken += was
@@ -272,6 +287,7 @@ def _note(
     values,
     stamps,
     slots,
+    new,
     count,
     AS_LEAVES: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -282,13 +298,12 @@ def _note(
     tl.atomic_add(words + w.UPDATES, 1)
     for start in range(0, count, BLOCK):
         i = start + tl.arange(0, BLOCK)
-        stamp(words, ids, slots, stamps, i, i < count)
+        ask(words, ids, values, slots, new, stamps, i, i < count, AS_LEAVES, True)
     tl.debug_barrier()
     seen = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, count, BLOCK):
         i = start + tl.arange(0, BLOCK)
-        counts = note(words, errors, values, slots, stamps, i, i < count, AS_LEAVES)
-        seen = tl.maximum(seen, counts)
+        seen = tl.maximum(seen, note(errors, slots, new, stamps, i, i < count))
     note_largest(words, tl.max(seen, 0))
     for start in range(0, count, BLOCK):
         i = start + tl.arange(0, BLOCK)
@@ -296,13 +311,26 @@ def _note(
 
 
 @triton.jit(do_not_specialize=["count"])
-def _stamp(words, ids, stamps, slots, tally, count, BLOCK: tl.constexpr, LAYOUT: tl.constexpr):
+def _ask(
+    words,
+    ids,
+    values,
+    stamps,
+    slots,
+    new,
+    tally,
+    count,
+    AS_LEAVES: tl.constexpr,
+    RANKED: tl.constexpr,
+    BLOCK: tl.constexpr,
+    LAYOUT: tl.constexpr,
+):
     if tl.program_id(0) == 0:
         tl.atomic_add(words + w.UPDATED_ROWS, count.to(tl.int64))
         k = tl.arange(0, 8)
         tl.store(tally + k, tl.zeros((8,), tl.int64), mask=k < NUM_SUMS)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    stamp(words, ids, slots, stamps, i, i < count)
+    ask(words, ids, values, slots, new, stamps, i, i < count, AS_LEAVES, RANKED)
 
 
 @triton.jit
@@ -322,7 +350,6 @@ def largest_of_tally(tally, index):
 def _weigh(
     words,
     leaves,
-    values,
     stamps,
     slots,
     changes,
@@ -335,7 +362,7 @@ def _weigh(
 ):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     is_set, was, grows, leaf, counts = weigh(
-        words, leaves, values, slots, stamps, changes, new, i, i < count, AS_LEAVES
+        words, leaves, slots, new, stamps, changes, i, i < count, AS_LEAVES
     )
     tl.atomic_add(tally + NUMBER, tl.sum(is_set.to(tl.int64), 0), sem="relaxed")
     tl.atomic_add(tally + TAKEN, tl.sum(was, 0), sem="relaxed")
@@ -427,20 +454,17 @@ def _lift(
 
 @triton.jit(do_not_specialize=["count"])
 def _note_some(
-    words,
     errors,
-    values,
     stamps,
     slots,
+    new,
     tally,
     count,
-    AS_LEAVES: tl.constexpr,
     BLOCK: tl.constexpr,
     LAYOUT: tl.constexpr,
 ):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    counts = note(words, errors, values, slots, stamps, i, i < count, AS_LEAVES)
-    raise_tally(tally, SEEN, counts)
+    raise_tally(tally, SEEN, note(errors, slots, new, stamps, i, i < count))
 
 
 @triton.jit(do_not_specialize=["count"])
@@ -465,16 +489,14 @@ def update(state: State, ids: Tensor, values: Tensor, *, as_leaves: bool) -> int
 
 def _update_few(state: State, ids: Tensor, values: Tensor, as_leaves: bool) -> None:
     count, (slots, changes) = len(ids), torch.empty_like(ids.expand(2, -1))
+    scratch = stamps_of(state), slots, changes, torch.empty_like(values)
     launch(
         _update,
         (1,),
         *tree_of(state),
         ids,
         values,
-        stamps_of(state),
-        slots,
-        changes,
-        torch.empty_like(values),
+        *scratch,
         count,
         AS_LEAVES=as_leaves,
         **constants(state),
@@ -483,68 +505,34 @@ def _update_few(state: State, ids: Tensor, values: Tensor, as_leaves: bool) -> N
 
 
 def _update_many(state: State, ids: Tensor, values: Tensor, as_leaves: bool) -> None:
-    count, stamps, kind = len(ids), stamps_of(state), constants(state)
-    slots, changes = torch.empty_like(ids.expand(2, -1))
+    tree, kind, count = tree_of(state), constants(state), len(ids)
+    words, leaves, _, mins, maxs = tree
+    stamps, (slots, changes) = stamps_of(state), torch.empty_like(ids.expand(2, -1))
     new, tally = torch.empty_like(values), ids.new_empty(NUM_SUMS.value)
     grid, block = (blocks(count, LANES),), {"BLOCK": LANES, "warps": LANES // 32}
-    tree = tree_of(state)
-    words, leaves, _, mins, maxs = tree
-    launch(_stamp, grid, words, ids, stamps, slots, tally, count, **block)
+    asked = words, ids, values, stamps, slots, new, tally
+    launch(_ask, grid, *asked, count, AS_LEAVES=as_leaves, RANKED=False, **block)
     scratch = stamps, slots, changes
-    launch(
-        _weigh,
-        grid,
-        words,
-        leaves,
-        values,
-        *scratch,
-        new,
-        tally,
-        count,
-        AS_LEAVES=as_leaves,
-        **block,
-    )
+    launch(_weigh, grid, words, leaves, *scratch, new, tally, count, AS_LEAVES=as_leaves, **block)
     launch(_settle, (1,), *tree, new, tally, count, **kind, BLOCK=MOST_LANES, warps=MOST_WARPS)
     launch(_apply, grid, *tree, *scratch, tally, count, **kind, **block)
-    if kind["MINS"] or kind["MAXS"]:
-        extrema = {name: kind[name] for name in ("MINS", "MAXS")}
-        for level in range(1, kind["LEVELS"]):
-            launch(_lift, grid, words, mins, maxs, slots, count, LEVEL=level, **extrema, **block)
+    extrema = {name: kind[name] for name in ("MINS", "MAXS")}
+    for level in range(1, kind["LEVELS"] if any(extrema.values()) else 1):
+        launch(_lift, grid, words, mins, maxs, slots, count, LEVEL=level, **extrema, **block)
 
 
 def _update_errors(state: State, ids: Tensor, values: Tensor, as_leaves: bool) -> None:
-    count, words, stamps, slots = len(ids), state.words, stamps_of(state), torch.empty_like(ids)
+    words, errors, count = state.words, state.errors, len(ids)
+    stamps, slots, new = stamps_of(state), torch.empty_like(ids), torch.empty_like(values)
     if count <= ONE_PROGRAM:
-        launch(
-            _note,
-            (1,),
-            words,
-            state.errors,
-            ids,
-            values,
-            stamps,
-            slots,
-            count,
-            AS_LEAVES=as_leaves,
-            **block_of(count),
-        )
+        given = words, errors, ids, values, stamps, slots, new
+        launch(_note, (1,), *given, count, AS_LEAVES=as_leaves, **block_of(count))
         return
     tally = ids.new_empty(NUM_SUMS.value)
     grid, block = (blocks(count, LANES),), {"BLOCK": LANES, "warps": LANES // 32}
-    launch(_stamp, grid, words, ids, stamps, slots, tally, count, **block)
-    launch(
-        _note_some,
-        grid,
-        words,
-        state.errors,
-        values,
-        stamps,
-        slots,
-        tally,
-        count,
-        AS_LEAVES=as_leaves,
-        **block,
-    )
+    asked = words, ids, values, stamps, slots, new, tally
+    launch(_ask, grid, *asked, count, AS_LEAVES=as_leaves, RANKED=True, **block)
+    launch(_note_some, grid, errors, stamps, slots, new, tally, count, **block)
     launch(_end_notes, grid, words, stamps, slots, tally, count, **block)
 
 
@@ -554,6 +542,7 @@ def stamps_of(state: State) -> Tensor:
     Made by the first update, which must not be one that is captured in a CUDA graph.
     """
     if "stamps" not in state.workspace:
-        stamps = torch.full(state.leaves.shape, -1, dtype=torch.int32, device=state.leaves.device)
+        like = state.leaves
+        stamps = torch.full(like.shape, -1, dtype=torch.int32, device=like.device)
         state.workspace["stamps"] = stamps
     return state.workspace["stamps"]
