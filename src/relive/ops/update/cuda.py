@@ -24,8 +24,6 @@ from relive.ops import words as w
 from relive.ops.launch import blocks, launch
 from relive.ops.power.cuda import power64, power_of_two
 from relive.ops.tree.cuda import (
-    MOST_LANES,
-    MOST_WARPS,
     add_masses,
     block_of,
     constants,
@@ -514,7 +512,7 @@ def _update_many(state: State, ids: Tensor, values: Tensor, as_leaves: bool) -> 
     launch(_ask, grid, *asked, count, AS_LEAVES=as_leaves, RANKED=False, **block)
     scratch = stamps, slots, changes
     launch(_weigh, grid, words, leaves, *scratch, new, tally, count, AS_LEAVES=as_leaves, **block)
-    launch(_settle, (1,), *tree, new, tally, count, **kind, BLOCK=MOST_LANES, warps=MOST_WARPS)
+    launch(_settle, (1,), *tree, new, tally, count, **kind, **block_of(count))
     launch(_apply, grid, *tree, *scratch, tally, count, **kind, **block)
     extrema = {name: kind[name] for name in ("MINS", "MAXS")}
     for level in range(1, kind["LEVELS"] if any(extrema.values()) else 1):
