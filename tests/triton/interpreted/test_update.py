@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from relive.ops import words as w
 from relive.ops.update import cpu, cuda, reference
 from relive.ops.window.reference import held_ids
 from tests.properties.calls import Spec, errors
+from tests.triton.arguments import launches
 from tests.triton.checker import checked
 from tests.triton.random_states import assert_same, copy_of, states
 
@@ -46,10 +49,6 @@ def batch(state, rng, count):
     return torch.tensor(ids), torch.tensor(values, dtype=torch.float32)
 
 
-def knows(state, ids):
-    return state.word(w.NEXT_ID) > 0
-
-
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("name", SPECS)
 def test_an_update_is_that_of_the_reference(name, sampler):
@@ -83,3 +82,82 @@ def test_a_batch_of_any_size_is_that_of_the_cpu(sampler, most, monkeypatch):
             with checked(shuffle=2):
                 cuda.update(state, ids, values, as_leaves=False)
             assert_same(state, expected)
+
+
+@pytest.mark.parametrize("most", [0, 4096])
+def test_the_scale_follows_the_errors_up_and_down(most, monkeypatch):
+    monkeypatch.setattr(cuda, "ONE_PROGRAM", most)
+    spec = Spec(capacity=150, sampler=Proportional(alpha=1.0, new_priority="max_current"))
+    (state,) = states(spec, 2, 1)
+    ids = held_ids(state)
+    expected, scales = copy_of(state), []
+    for magnitude in (1e10, 1e-10, 3e38, 1e-30, 1.0):
+        values = torch.linspace(1, 2, len(ids)) * magnitude
+        reference.update(expected, ids, values, as_leaves=False)
+        with checked(shuffle=4):
+            cuda.update(state, ids, values, as_leaves=False)
+        assert_same(state, expected)
+        scales.append(state.word(w.SCALE))
+    assert [after > before for before, after in pairwise(scales)] == [True, False, True, False]
+
+
+def test_ids_that_were_never_given_out_are_skipped_and_counted():
+    (state,) = states(Spec(capacity=13, sampler=SAMPLERS["both"]), 2, 1)
+    expected = copy_of(state)
+    known = held_ids(state)[:2]
+    unknown = [-1, -(2**63), 2**63 - 1, 2**62, 2**62 - 1, state.word(w.NEXT_ID)]
+    ids = torch.cat([torch.tensor(unknown), known])
+    reference.update(expected, known, torch.tensor([3.0, 5.0]), as_leaves=False)
+    expected.words[w.UPDATED_ROWS] += len(unknown)
+    expected.words[w.STALE_UPDATES] += len(unknown)
+    with checked():
+        cuda.update(state, ids, torch.tensor([9.0] * 6 + [3.0, 5.0]), as_leaves=False)
+    assert_same(state, expected)
+
+
+def test_nothing_to_update_counts_as_an_update():
+    (state,) = states(Spec(capacity=13, sampler=SAMPLERS["ranked"]), 2, 1)
+    expected = copy_of(state)
+    nothing = torch.empty(0, dtype=torch.int64), torch.empty(0)
+    cpu.update(expected, *nothing, as_leaves=False)
+    cuda.update(state, *nothing, as_leaves=False)
+    assert_same(state, expected)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "rows", "most"),
+    [
+        (Proportional(), 1, 1),
+        (Proportional(), 4096, 1),
+        (Proportional(), 4097, 6),
+        (Proportional(normalize=None), 4097, 4),
+        (RankBased(), 4096, 1),
+        (RankBased(), 4097, 3),
+    ],
+)
+def test_an_update_is_few_launches(sampler, rows, most):
+    state = Spec(capacity=5000, sampler=sampler).buffer()._state
+    ids, values = torch.zeros(rows, dtype=torch.int64), torch.ones(rows)
+    cuda.stamps_of(state)  # made once
+    with launches(at_most=most):
+        cuda.update(state, ids, values, as_leaves=False)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+def test_thousands_of_updates_are_those_of_the_cpu(seed):
+    """2,000 updates of any size, of buffers of all kinds in turn."""
+    rng = np.random.default_rng(seed)
+    done = 0
+    while done < 500:
+        name, sampler = rng.choice(list(SPECS)), rng.choice(list(SAMPLERS))
+        spec = Spec(**{**vars(SPECS[name]), "sampler": SAMPLERS[sampler]})
+        for state in states(spec, int(rng.integers(2**31)), 2):
+            expected = copy_of(state)
+            for _ in range(20 if state.word(w.NEXT_ID) else 0):
+                ids, values = batch(state, rng, int(rng.integers(1, 400)))
+                as_leaves = bool(rng.random() < 0.3)
+                cpu.update(expected, ids, values, as_leaves=as_leaves)
+                cuda.update(state, ids, values, as_leaves=as_leaves)
+                assert_same(state, expected)
+                done += 1
