@@ -17,6 +17,7 @@ import torch
 from relive import Field, Linear, Proportional, RankBased, Recent, ReplayBuffer, Uniform
 from relive.ops import words as w
 from relive.ops.dispatch import OPERATIONS, Operations, operations
+from relive.ops.rank.reference import sort_by_rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +43,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "demo_fraction": Linear(0.5, 0.1, 100),
     },
     "proportional, newest": {"sampler": Proportional(), "window": Recent(20)},
-    "ranks": {"sampler": RankBased(resort_every=1)},
+    "ranks": {"sampler": RankBased(resort_every=1000)},  # sorted by a case of its own
     "sweeps": {"sampler": Uniform(), "window": Recent(c_min=5)},
     "many lanes": {
         "sampler": Proportional(),
@@ -81,7 +82,7 @@ def cuda_operations() -> dict[str, Callable[..., Any]]:
     """The operations that have kernels, by name."""
     return {
         operation: getattr(import_module(f"relive.ops.{folder}.cuda"), operation)
-        for operation, folder in OPERATIONS.items()
+        for operation, folder in {**OPERATIONS, "sort_by_rank": "rank"}.items()
         if operation != "can_draw"  # the host keeps a lower bound
         and find_spec(f"relive.ops.{folder}.cuda") is not None
         and hasattr(import_module(f"relive.ops.{folder}.cuda"), operation)
@@ -100,6 +101,8 @@ def used_buffer(kind: str) -> ReplayBuffer:
     if buffer.prioritized:
         ids = buffer.live_ids()
         buffer.update_priorities(ids, torch.linspace(-1, 2, len(ids)))
+    if buffer.sampler.ranked:
+        sort_by_rank(buffer._state)
     return buffer
 
 
@@ -143,6 +146,8 @@ def cases(buffer: ReplayBuffer) -> list[Case]:
         slots = torch.arange(10, 10 + BATCH)
         found.append(Case("set_leaves", "set_leaves", (slots, ones), {}))
         found.append(Case("rebuild", "rebuild", (), {}))
+    if buffer.sampler.ranked:
+        found.append(Case("sort", "sort_by_rank", (), {}))
     return found + [Case(name, *taken_down(buffer, call)) for name, call in writes(buffer).items()]
 
 
@@ -183,4 +188,5 @@ def taken_down(
 
 def reference_operations() -> dict[str, Callable[..., Any]]:
     """The definitions, by name."""
-    return operations(torch.device("cpu"), "reference")._asdict()
+    found = operations(torch.device("cpu"), "reference")._asdict()
+    return {**found, "sort_by_rank": sort_by_rank}

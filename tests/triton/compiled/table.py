@@ -1,7 +1,8 @@
 """Every kernel that any call launches, compiled for GPUs that need not be there.
 
-    python -m tests.triton.compiled.table                  a table
-    python -m tests.triton.compiled.table --json 80 90     a line of JSON for each compiled kernel
+    python -m tests.triton.compiled.table                         a table
+    python -m tests.triton.compiled.table --capability 90 --kinds ranks uniform
+    python -m tests.triton.compiled.table --json                  a line for each compiled kernel
 
 To try another version of Triton, name the folder it lies in first in PYTHONPATH. A kernel is
 compiled once for each set of constants and each alignment of its arguments that the cases come
@@ -10,9 +11,9 @@ with.
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import triton
 
@@ -20,15 +21,18 @@ from tests.triton.cases import SETTINGS, cases, cuda_operations, used_buffer
 from tests.triton.compiled.driver import compiled_launches
 from tests.triton.compiled.resources import resources
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 CAPABILITIES = (80, 90)
 COLUMNS = ("registers", "stack", "shared", "fused", "approximate", "float_atomics", "atomics")
 
 
-def kernels(capability: int) -> list[dict[str, Any]]:
-    """One entry for each different kernel that the cases launch."""
+def kernels(capability: int, kinds: Iterable[str]) -> list[dict[str, Any]]:
+    """One entry for each different kernel that the cases of these kinds of buffers launch."""
     found: dict[str, dict[str, Any]] = {}
     operations = cuda_operations()
-    for kind in SETTINGS:
+    for kind in kinds:
         buffer = used_buffer(kind)
         for case in cases(buffer):
             if case.operation not in operations:
@@ -63,16 +67,20 @@ def table(entries: list[dict[str, Any]]) -> str:
     return "\n".join([f"{'triton ' + triton.__version__:<34}{head}", *lines])
 
 
-def main(arguments: list[str]) -> None:
+def main() -> None:
     """Prints it."""
-    capabilities = [int(word) for word in arguments if word.isdigit()] or CAPABILITIES
-    entries = [entry for capability in capabilities for entry in kernels(capability)]
-    if "--json" in arguments:
-        for entry in entries:
-            sys.stdout.write(json.dumps({**entry, "triton": triton.__version__}) + "\n")
+    parser = argparse.ArgumentParser(prog="python -m tests.triton.compiled.table")
+    parser.add_argument("--capability", type=int, nargs="*", default=CAPABILITIES)
+    parser.add_argument("--kinds", nargs="*", default=list(SETTINGS), help="of buffers; all")
+    parser.add_argument("--json", action="store_true", help="a line for each compiled kernel")
+    options = parser.parse_args()
+    entries = [e for number in options.capability for e in kernels(number, options.kinds)]
+    if options.json:
+        lines = [json.dumps({**entry, "triton": triton.__version__}) for entry in entries]
+        print("\n".join(lines))
     else:
-        sys.stdout.write(table(entries) + "\n")
+        print(table(entries))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
