@@ -10,6 +10,7 @@ import triton.language as tl
 
 from relive import Proportional, RankBased
 from relive.ops import words as w
+from relive.ops.enter.cuda import enter_rows
 from relive.ops.launch import launch
 from relive.ops.tree import cuda, reference
 from relive.ops.write import reference as write
@@ -47,7 +48,7 @@ def enter(
     MAXS: tl.constexpr,
     LAYOUT: tl.constexpr,
 ):
-    cuda.enter_rows(
+    enter_rows(
         words,
         leaves,
         sums,

@@ -10,6 +10,7 @@ import torch
 
 from relive import Proportional, RankBased
 from relive.ops import words as w
+from relive.ops.decide.cuda import stamps_of
 from relive.ops.update import cpu, cuda, reference
 from relive.ops.window.reference import held_ids
 from tests.properties.calls import Spec, errors
@@ -138,7 +139,7 @@ def test_nothing_to_update_counts_as_an_update():
 def test_an_update_is_few_launches(sampler, rows, most):
     state = Spec(capacity=5000, sampler=sampler).buffer()._state
     ids, values = torch.zeros(rows, dtype=torch.int64), torch.ones(rows)
-    cuda.stamps_of(state)  # made once
+    stamps_of(state)  # made once
     with launches(at_most=most):
         cuda.update(state, ids, values, as_leaves=False)
 

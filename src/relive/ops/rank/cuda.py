@@ -19,8 +19,9 @@ import triton.language as tl
 
 from relive.ops import words as w
 from relive.ops.launch import blocks, launch
+from relive.ops.nodes.cuda import bit_length, lowest_total, mass_of, real, roomy_scale
 from relive.ops.power.cuda import power, power_of_two
-from relive.ops.tree.cuda import bit_length, lowest_total, mass_of, real, rebuild, roomy_scale
+from relive.ops.tree.cuda import rebuild
 
 if TYPE_CHECKING:
     from relive.ops.state import State
