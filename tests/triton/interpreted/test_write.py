@@ -11,10 +11,9 @@ import torch
 
 from relive import InputError, NotReadyError, ReplayBuffer, UnsupportedError
 from relive.ops.dispatch import operations
-from relive.ops.launch import launch
 from relive.ops.write import cuda
 from tests.equivalence.states import assert_same_state
-from tests.properties.calls import Calls, Spec, steps
+from tests.properties.calls import Calls, Spec
 from tests.triton.checker import checked
 
 if TYPE_CHECKING:
@@ -103,3 +102,8 @@ def run(spec: Spec, calls: int, names: frozenset[str] | None = None) -> ReplayBu
 @pytest.mark.parametrize("spec", SPECS, ids=label)
 def test_random_calls_leave_the_state_that_the_definition_leaves(spec: Spec) -> None:
     run(spec, CALLS)
+
+
+@pytest.mark.parametrize("spec", SPECS[::7], ids=label)
+def test_quick(spec: Spec) -> None:
+    run(spec, 30)

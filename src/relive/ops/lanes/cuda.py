@@ -28,6 +28,8 @@ import triton.language as tl
 
 from relive.ops import words as w
 
+NUMBERED = tl.constexpr(1024)  # ids made at once
+
 
 def plan_words(num_lanes: int, times: int) -> int:
     """How many words a plan has."""
@@ -83,6 +85,139 @@ def plan_ready_made(words, plan, times, LANES: tl.constexpr):
 
 
 @triton.jit
+def count_rows(
+    words,
+    lanes,
+    plan,
+    steps,
+    times,
+    first_lane,
+    LANES: tl.constexpr,
+    N_STEP: tl.constexpr,
+    ROW_BYTES: tl.constexpr,
+    CLOSE: tl.constexpr,
+    TILE_TIMES: tl.constexpr,
+    TILE_LANES: tl.constexpr,
+):
+    """Write into the plan b, and how many rows each time makes of each lane; save the lanes' words.
+
+    In the place of LANE_RESET the number of all rows of the lane is saved.
+    """
+    for tile in range(0, LANES, TILE_LANES):
+        lane = tile + tl.arange(0, TILE_LANES)
+        known = lane < LANES
+        own = lanes + (first_lane + lane).to(tl.int64) * w.LANE_WORDS
+        saved = lane_words_of(plan, lane)
+        count = tl.load(own + w.LANE_COUNT, mask=known, other=0)
+        tl.store(saved + w.LANE_COUNT, count, mask=known)
+        start = tl.load(own + w.LANE_START, mask=known, other=0)
+        tl.store(saved + w.LANE_START, start, mask=known)
+        last = tl.load(own + w.LANE_LAST, mask=known, other=0)
+        tl.store(saved + w.LANE_LAST, last, mask=known)
+        reset = tl.load(own + w.LANE_RESET, mask=known, other=0)
+        drops = (tl.load(words + w.AUTORESET + lane * 0) == w.AUTORESET_NEXT_STEP)[None, :]
+        begin = tl.where(reset != 0, 1, -count).to(tl.int32)
+        going = tl.where(reset != 0, -2, -1).to(tl.int32)
+        made = tl.zeros((TILE_LANES,), tl.int32)
+        dropped = tl.zeros((TILE_LANES,), tl.int32)
+        for first_time in range(0, times + 1, TILE_TIMES):
+            time = first_time + tl.arange(0, TILE_TIMES)[:, None]
+            here = known[None, :] & (time <= times)
+            step = steps + (time.to(tl.int64) * LANES + lane[None, :]) * ROW_BYTES
+            ended = has_ended(words, step, here & (time < times))
+            ended_before = has_ended(words, step - LANES * ROW_BYTES, here & (time > 0))
+
+            goes_on = tl.where(ended_before | (time == 0), -2, time - 1)
+            goes_on = tl.maximum(tl.associative_scan(goes_on, 0, larger), going[None, :])
+            fake = here & drops & ((time - goes_on) % 2 == 0)
+            is_first = tl.where(drops, fake, ended_before)
+            begins = tl.where(is_first, time + drops.to(tl.int32), -N_STEP)
+            begins = tl.maximum(tl.associative_scan(begins, 0, larger), begin[None, :])
+            place = begin_at(plan, times, time, lane[None, :], LANES)
+            tl.store(place, begins.to(tl.int64), mask=here)
+
+            waiting = tl.minimum(time - begins, N_STEP - 1)
+            number = (waiting == N_STEP - 1).to(tl.int32)
+            number = tl.where(ended & (fake == 0), waiting + 1, number)
+            if CLOSE:
+                number = tl.where(time == times, tl.maximum(waiting, 0), number)
+            else:
+                number = tl.where(time == times, 0, number)
+            number = tl.where(here, number, 0)
+            place = first_id_at(plan, time, lane[None, :], LANES)
+            tl.store(place, number.to(tl.int64), mask=here)
+            made += tl.sum(number, 0)
+            dropped += tl.sum((fake & (time < times)).to(tl.int32), 0)
+            begin = tl.max(begins, 0)
+            going = tl.max(goes_on, 0)
+        tl.store(saved + w.LANE_RESET, made.to(tl.int64), mask=known)
+        dropped_rows = tl.sum(dropped, 0).to(tl.int64)
+        tl.atomic_add(words + w.RESET_ROWS, dropped_rows, sem="relaxed")
+
+
+@triton.jit
+def number_rows(words, plan, times, LANES: tl.constexpr):
+    """Make ids of numbers of rows."""
+    next_id = tl.load(words + w.NEXT_ID)
+    tl.store(plan, next_id)
+    count = (times + 1).to(tl.int64) * LANES
+    for start in range(0, count, NUMBERED):
+        place = start + tl.arange(0, NUMBERED)
+        first = plan + 1 + LANES * w.LANE_WORDS + place
+        number = tl.load(first, mask=place < count, other=0)
+        until = tl.cumsum(number, 0)
+        tl.store(first, next_id + until - number, mask=place < count)
+        next_id += tl.sum(number, 0)
+    tl.debug_barrier()  # all threads have read what is stored now
+    tl.store(words + w.NEXT_ID, next_id)
+
+
+@triton.jit
+def move_lanes(
+    words,
+    lanes,
+    rows,
+    plan,
+    times,
+    first_lane,
+    LANES: tl.constexpr,
+    N_STEP: tl.constexpr,
+    ROW_BYTES: tl.constexpr,
+    CLOSE: tl.constexpr,
+    TILE_LANES: tl.constexpr,
+):
+    """Bring the words of the lanes up to date."""
+    oldest = tl.load(words + w.NEXT_ID) - tl.load(words + w.RING_CAPACITY)
+    oldest = tl.maximum(tl.load(words + w.BASE_ID), oldest)
+    for tile in range(0, LANES, TILE_LANES):
+        lane = tile + tl.arange(0, TILE_LANES)
+        known = lane < LANES
+        saved = lane_words_of(plan, lane)
+        start = tl.load(saved + w.LANE_START, mask=known, other=0)
+        last = tl.load(saved + w.LANE_LAST, mask=known, other=-1)
+        made = tl.load(saved + w.LANE_RESET, mask=known, other=0)
+        begin = tl.load(begin_at(plan, times, times + lane * 0, lane, LANES), mask=known, other=0)
+        waiting = tl.minimum(tl.maximum(times - begin, 0), N_STEP - 1)
+        is_full = known & (times - begin >= N_STEP)
+        newest = first_id_at(plan, times - 1 + lane * 0, lane, LANES)
+        newest = tl.load(newest, mask=is_full, other=-1)
+        newest = tl.where((begin <= 0) & (is_full == 0), last, newest)
+        reset = (begin > times).to(tl.int64)
+        if CLOSE:
+            # A row of an earlier call is the last one only if no step has come since
+            is_marked = known & (lane * 0 + times == 0) & (last >= oldest)
+            mark = ring_slot(words, tl.where(is_marked, last, oldest)) * ROW_BYTES
+            mark = rows + mark + tl.load(words + w.TRUNCATED_OFFSET)
+            tl.store(mark, tl.full((TILE_LANES,), 1, tl.uint8), mask=is_marked)
+            waiting, newest, reset = waiting * 0, newest * 0 - 1, reset * 0
+        own = lanes + (first_lane + lane).to(tl.int64) * w.LANE_WORDS
+        tl.store(own + w.LANE_COUNT, waiting, mask=known)
+        tl.store(own + w.LANE_START, (start + made) % N_STEP, mask=known)
+        tl.store(own + w.LANE_LAST, newest, mask=known)
+        tl.store(own + w.LANE_RESET, reset, mask=known)
+
+
+@triton.jit
 def plan_rows(
     words,
     lanes,
@@ -103,81 +238,25 @@ def plan_rows(
     One program. If no step is given, a lane that is closed has its last row marked as truncated.
 
     Args:
-        lanes, rows: of the state.
         steps: uint8 [T, L, row_bytes].
     """
-    lane = tl.arange(0, TILE_LANES)
-    known = lane < LANES
-    own = lanes + (first_lane + lane).to(tl.int64) * w.LANE_WORDS
-    count = tl.load(own + w.LANE_COUNT, mask=known, other=0)
-    start = tl.load(own + w.LANE_START, mask=known, other=0)
-    last = tl.load(own + w.LANE_LAST, mask=known, other=-1)
-    reset = tl.load(own + w.LANE_RESET, mask=known, other=0)
-    before = lane_words_of(plan, lane)
-    tl.store(before + w.LANE_COUNT, count, mask=known)
-    tl.store(before + w.LANE_START, start, mask=known)
-    tl.store(before + w.LANE_LAST, last, mask=known)
-    first_id = tl.load(words + w.NEXT_ID)
-    tl.store(plan, first_id)
-    drops = (tl.load(words + w.AUTORESET + lane * 0) == w.AUTORESET_NEXT_STEP)[None, :]
-
-    begin = tl.where(reset != 0, 1, -count).to(tl.int32)
-    going = tl.where(reset != 0, -2, -1).to(tl.int32)
-    next_id = first_id
-    newest = tl.full((TILE_LANES,), -1, tl.int64)
-    made = tl.zeros((TILE_LANES,), tl.int32)
-    final_begin = tl.zeros((TILE_LANES,), tl.int32)
-    final_fake = tl.zeros((TILE_LANES,), tl.int32)
-    dropped = first_id * 0
-    for first_time in range(0, times + 1, TILE_TIMES):
-        time = first_time + tl.arange(0, TILE_TIMES)[:, None]
-        here = known[None, :] & (time <= times)
-        is_last = here & (time == times)
-        step = steps + (time.to(tl.int64) * LANES + lane[None, :]) * ROW_BYTES
-        ended = has_ended(words, step, here & (time < times))
-        ended_before = has_ended(words, step - LANES * ROW_BYTES, here & (time > 0))
-
-        goes_on = tl.where(ended_before | (time == 0), -2, time - 1)
-        goes_on = tl.maximum(tl.associative_scan(goes_on, 0, larger), going[None, :])
-        fake = here & drops & ((time - goes_on) % 2 == 0)
-        is_first = tl.where(drops, fake, ended_before)
-        begins = tl.where(is_first, time + drops.to(tl.int32), -N_STEP)
-        begins = tl.maximum(tl.associative_scan(begins, 0, larger), begin[None, :])
-
-        waiting = tl.minimum(time - begins, N_STEP - 1)
-        number = tl.where(ended & (fake == 0), waiting + 1, (waiting == N_STEP - 1).to(tl.int32))
-        number = tl.where(is_last, tl.maximum(waiting, 0) if CLOSE else 0, number)
-        number = tl.where(here, number, 0)
-        of_time = tl.sum(number, 1)
-        rows_before = (tl.cumsum(of_time, 0) - of_time)[:, None] + tl.cumsum(number, 1) - number
-        first = next_id + rows_before
-        tl.store(first_id_at(plan, time, lane[None, :], LANES), first, mask=here)
-        begin_place = begin_at(plan, times, time, lane[None, :], LANES)
-        tl.store(begin_place, begins.to(tl.int64), mask=here)
-
-        next_id += tl.sum(of_time, 0)
-        is_new = (number > 0) & (is_last == 0)
-        newest = tl.maximum(newest, tl.max(tl.where(is_new, first + number - 1, -1), 0))
-        made += tl.sum(number, 0)
-        dropped += tl.sum(tl.sum((fake & (time < times)).to(tl.int32), 1), 0)
-        final_begin += tl.sum(tl.where(is_last, begins, 0), 0)
-        final_fake += tl.sum((fake & is_last).to(tl.int32), 0)
-        begin = tl.max(begins, 0)
-        going = tl.max(goes_on, 0)
-
-    tl.debug_barrier()  # what is stored now has been read by all threads
-    tl.store(words + w.NEXT_ID, next_id)
-    tl.atomic_add(words + w.RESET_ROWS, dropped, sem="relaxed")
-    waiting = tl.minimum(tl.maximum(times - final_begin, 0), N_STEP - 1)
-    # With a full window the newest row is of this episode; if it went on without, none is newer.
-    unchanged = tl.where(final_begin <= 0, last, -1)
-    newest = tl.where(times - final_begin >= N_STEP, newest, unchanged)
-    tl.store(own + w.LANE_COUNT, (waiting * 0 if CLOSE else waiting).to(tl.int64), mask=known)
-    tl.store(own + w.LANE_START, (start + made) % N_STEP, mask=known)
-    tl.store(own + w.LANE_LAST, newest * 0 - 1 if CLOSE else newest, mask=known)
-    tl.store(own + w.LANE_RESET, (final_fake * 0 if CLOSE else final_fake).to(tl.int64), mask=known)
-    if CLOSE:
-        oldest = tl.maximum(tl.load(words + w.BASE_ID), next_id - tl.load(words + w.RING_CAPACITY))
-        truncated = ring_slot(words, last) * ROW_BYTES + tl.load(words + w.TRUNCATED_OFFSET)
-        is_held = known & (lane * 0 + times == 0) & (last >= oldest)
-        tl.store(rows + truncated, tl.full((TILE_LANES,), 1, tl.uint8), mask=is_held)
+    count_rows(
+        words,
+        lanes,
+        plan,
+        steps,
+        times,
+        first_lane,
+        LANES,
+        N_STEP,
+        ROW_BYTES,
+        CLOSE,
+        TILE_TIMES,
+        TILE_LANES,
+    )
+    tl.debug_barrier()
+    number_rows(words, plan, times, LANES)
+    tl.debug_barrier()
+    move_lanes(
+        words, lanes, rows, plan, times, first_lane, LANES, N_STEP, ROW_BYTES, CLOSE, TILE_LANES
+    )

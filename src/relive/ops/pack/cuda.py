@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import triton
 import triton.language as tl
+
 from relive.ops.launch import blocks, launch, power_of_two
 
 if TYPE_CHECKING:

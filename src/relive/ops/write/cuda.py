@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from relive.ops.state import State
 
 FEW = 16  # steps that one program plans and writes
-PLANNED_AT_ONCE = 4096  # steps
-TILE_WORDS = 2048  # words of 8 bytes that a program copies at once
-LONGEST_PIECE = 512  # of these, of one row
+PLANNED_AT_ONCE = 1024  # steps
+TILE_WORDS = 512  # words of 8 bytes that a program copies at once
 
 
 @triton.jit(do_not_specialize=["times", "first_lane", "first_time"])
@@ -163,12 +162,12 @@ class _Call(NamedTuple):
     ) -> None:
         state, num_lanes = self.state, len(self.lanes)
         row_words = state.rows.shape[1] // 8
-        piece = min(power_of_two(row_words), LONGEST_PIECE)
-        block = min(power_of_two(items), TILE_WORDS // piece) if plans else TILE_WORDS // piece
+        block = power_of_two(items) if plans else max(1, TILE_WORDS // power_of_two(row_words))
+        piece = min(power_of_two(row_words), TILE_WORDS // block)
         builds = emits or keeps
-        tile_lanes = max(2, power_of_two(num_lanes))
-        most_times = max(2, PLANNED_AT_ONCE // tile_lanes)
-        tile_times = next(k for k in (2, 64, most_times) if k > self.times or k == most_times)
+        tile_lanes = min(power_of_two(num_lanes), PLANNED_AT_ONCE // 2)
+        most_times = PLANNED_AT_ONCE // tile_lanes
+        tile_times = next(k for k in (2, 32, most_times) if k > self.times or k >= most_times)
         launch(
             write_kernel,
             (blocks(items, block), 1 if plans else blocks(row_words, piece)),
@@ -185,7 +184,6 @@ class _Call(NamedTuple):
             self.times,
             self.lanes.start,
             first_time,
-            warps=8 if plans and tile_lanes * tile_times > 256 else 4,
             LANES=num_lanes,
             N_STEP=state.pending.shape[1],
             ROW_BYTES=state.rows.shape[1],
