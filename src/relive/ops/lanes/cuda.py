@@ -76,15 +76,6 @@ def larger(a, b):
 
 
 @triton.jit
-def plan_ready_made(words, plan, times, LANES: tl.constexpr):
-    """Each step is a row."""
-    first_id = tl.load(words + w.NEXT_ID)
-    tl.debug_barrier()
-    tl.store(plan, first_id)
-    tl.store(words + w.NEXT_ID, first_id + times.to(tl.int64) * LANES)
-
-
-@triton.jit
 def count_rows(
     words,
     lanes,
@@ -156,10 +147,8 @@ def count_rows(
 
 
 @triton.jit
-def number_rows(words, plan, times, LANES: tl.constexpr):
-    """Make ids of numbers of rows."""
-    next_id = tl.load(words + w.NEXT_ID)
-    tl.store(plan, next_id)
+def number_rows(plan, next_id, times, LANES: tl.constexpr):
+    """Make ids of numbers of rows; returns the next id."""
     count = (times + 1).to(tl.int64) * LANES
     for start in range(0, count, NUMBERED):
         place = start + tl.arange(0, NUMBERED)
@@ -168,8 +157,7 @@ def number_rows(words, plan, times, LANES: tl.constexpr):
         until = tl.cumsum(number, 0)
         tl.store(first, next_id + until - number, mask=place < count)
         next_id += tl.sum(number, 0)
-    tl.debug_barrier()  # all threads have read what is stored now
-    tl.store(words + w.NEXT_ID, next_id)
+    return next_id
 
 
 @triton.jit
@@ -178,6 +166,7 @@ def move_lanes(
     lanes,
     rows,
     plan,
+    next_id,
     times,
     first_lane,
     LANES: tl.constexpr,
@@ -187,8 +176,7 @@ def move_lanes(
     TILE_LANES: tl.constexpr,
 ):
     """Bring the words of the lanes up to date."""
-    oldest = tl.load(words + w.NEXT_ID) - tl.load(words + w.RING_CAPACITY)
-    oldest = tl.maximum(tl.load(words + w.BASE_ID), oldest)
+    oldest = tl.maximum(tl.load(words + w.BASE_ID), next_id - tl.load(words + w.RING_CAPACITY))
     for tile in range(0, LANES, TILE_LANES):
         lane = tile + tl.arange(0, TILE_LANES)
         known = lane < LANES
@@ -230,6 +218,7 @@ def plan_rows(
     N_STEP: tl.constexpr,
     ROW_BYTES: tl.constexpr,
     CLOSE: tl.constexpr,
+    READY_MADE: tl.constexpr,
     TILE_TIMES: tl.constexpr,
     TILE_LANES: tl.constexpr,
 ):
@@ -239,24 +228,46 @@ def plan_rows(
 
     Args:
         steps: uint8 [T, L, row_bytes].
+
+    Returns:
+        The ids of the first new row, and of the next to come.
     """
-    count_rows(
-        words,
-        lanes,
-        plan,
-        steps,
-        times,
-        first_lane,
-        LANES,
-        N_STEP,
-        ROW_BYTES,
-        CLOSE,
-        TILE_TIMES,
-        TILE_LANES,
-    )
-    tl.debug_barrier()
-    number_rows(words, plan, times, LANES)
-    tl.debug_barrier()
-    move_lanes(
-        words, lanes, rows, plan, times, first_lane, LANES, N_STEP, ROW_BYTES, CLOSE, TILE_LANES
-    )
+    first_id = tl.load(words + w.NEXT_ID)
+    if READY_MADE:
+        next_id = first_id + times.to(tl.int64) * LANES
+    else:
+        count_rows(
+            words,
+            lanes,
+            plan,
+            steps,
+            times,
+            first_lane,
+            LANES,
+            N_STEP,
+            ROW_BYTES,
+            CLOSE,
+            TILE_TIMES,
+            TILE_LANES,
+        )
+        tl.debug_barrier()
+        next_id = number_rows(plan, first_id, times, LANES)
+    tl.debug_barrier()  # all threads have read what is stored now
+    tl.store(plan, first_id)
+    tl.store(words + w.NEXT_ID, next_id)
+    if not READY_MADE:
+        move_lanes(
+            words,
+            lanes,
+            rows,
+            plan,
+            next_id,
+            times,
+            first_lane,
+            LANES,
+            N_STEP,
+            ROW_BYTES,
+            CLOSE,
+            TILE_LANES,
+        )
+    return first_id, next_id

@@ -1,7 +1,7 @@
 """Folding steps into rows, for Triton kernels: every step by itself, as the plan of lanes says.
 
 A step looks up to n - 1 steps ahead for the end of its window. It becomes a row of the ring if the
-window is whole (or its lane is closed), else it is put into its lane, to wait.
+window is whole or its lane is closed.
 
 n  steps folded into one row    L  lanes    T  times    R  steps looked at together
 """
@@ -17,7 +17,13 @@ from relive.ops.lanes.cuda import begin_at, first_id_at, has_ended, lane_words_o
 from relive.ops.tree.cuda import bit_length
 
 FARTHEST = tl.constexpr(LAST_LINK)
-INFINITY = tl.constexpr(float("inf"))
+TOGETHER = tl.constexpr(8)  # steps of a window that are read at the same time
+
+
+@triton.jit
+def place_of(steps, time, lane, LANES: tl.constexpr, ROW_BYTES: tl.constexpr):
+    """Where given steps are."""
+    return steps + (time * LANES + lane) * ROW_BYTES
 
 
 @triton.jit
@@ -49,14 +55,14 @@ def fold(
     reward = time.to(tl.float64) * 0.0
     length = time * 0
     is_over = tl.zeros_like(is_step)
-    first = steps + (time * LANES + lane) * ROW_BYTES
+    first = place_of(steps, time, lane, LANES, ROW_BYTES)
     last = first
     gamma = tl.load(gammas + 1)
     reward_offset = tl.load(words + w.REWARD_OFFSET)
-    for back in tl.static_range(N_STEP):
+    for back in tl.range(0, N_STEP, loop_unroll_factor=TOGETHER):
         ahead = time + (N_STEP - 1 - back)
         waits = own + (oldest_place + ahead) % N_STEP * ROW_BYTES
-        first = tl.where(ahead < 0, waits, steps + (ahead * LANES + lane) * ROW_BYTES)
+        first = tl.where(ahead < 0, waits, place_of(steps, ahead, lane, LANES, ROW_BYTES))
         exists = is_step & (ahead < times)
         ended = has_ended(words, first, exists)
         place = (first + reward_offset).to(tl.pointer_type(tl.float32))
@@ -69,7 +75,7 @@ def fold(
 
 
 @triton.jit
-def links(
+def chain(
     plan,
     lane,
     time,
@@ -95,11 +101,9 @@ def links(
     previous = tl.where(number == 0, previous, row_id - 1)
     last = tl.load(lane_words_of(plan, lane) + w.LANE_LAST, mask=is_row, other=-1)
     previous = tl.where(time > begin, previous, tl.where(begin <= 0, last, -1))
-    slides = is_row & is_whole & (is_over == 0)
-    if CLOSE and N_STEP > 1:
-        slides = slides & (final < times)
-    else:
-        slides = slides & (final + 1 < times)
+    # After a window that slides on, what waits becomes rows when the lane is closed, at time T
+    stop = times + 1 if CLOSE and N_STEP > 1 else times
+    slides = is_row & is_whole & (is_over == 0) & (final + 1 < stop)
     following = tl.load(first + LANES, mask=slides, other=-1)
     following = tl.where((is_over | (is_whole == 0)) & (length > 1), row_id + 1, following)
     return row_id, previous, following
@@ -172,7 +176,7 @@ def count_reuse(words, uses, reuse_counts, row_id, first_id, slot, is_row):
 
 
 @triton.jit
-def tell_before(words, rows, row_id, previous, distance, oldest, is_row, ROW_BYTES: tl.constexpr):
+def tell_before(words, rows, previous, distance, oldest, is_row, ROW_BYTES: tl.constexpr):
     """Tell the rows before some new ones, if they are held, how far away their successors are."""
     is_told = is_row & (previous >= oldest) & (distance > 0)
     place = rows + ring_slot(words, tl.where(is_told, previous, oldest)) * ROW_BYTES + 8
@@ -180,13 +184,18 @@ def tell_before(words, rows, row_id, previous, distance, oldest, is_row, ROW_BYT
 
 
 @triton.jit
+def link_between(earlier, later):
+    """What a link holds; 0 if one of the rows is none (-1), or they are too far apart."""
+    distance = tl.where((earlier >= 0) & (later >= 0), later - earlier, 0)
+    return tl.where(distance <= FARTHEST, distance, 0)
+
+
+@triton.jit
 def build_rows(
     words,
     rows,
     pending,
-    lanes,
     gammas,
-    errors,
     uses,
     reuse_counts,
     plan,
@@ -202,44 +211,40 @@ def build_rows(
     ROW_BYTES: tl.constexpr,
     CLOSE: tl.constexpr,
     READY_MADE: tl.constexpr,
-    EMITS: tl.constexpr,
-    KEEPS: tl.constexpr,
-    RANKED: tl.constexpr,
     TRACKS: tl.constexpr,
     ROWS: tl.constexpr,
     WORDS: tl.constexpr,
 ):
-    """Put a block of steps where the plan says.
+    """Make rows of a block of steps, where the plan says.
 
     Args:
         steps: uint8 [T, L, row_bytes].
         first_time: that of the first step of block 0.
         block: of ROWS steps, by time and lane.
         piece, pieces: which of the pieces of WORDS words of each row this program copies.
-        EMITS, KEEPS: whether rows are made, and whether steps are put into lanes.
     """
     item = block.to(tl.int64) * ROWS + tl.arange(0, ROWS)
     lane = item % LANES
     time = item // LANES + first_time
-    is_step = time < times
-    before = lane_words_of(plan, lane)
-    own = pending + (first_lane + lane) * N_STEP * ROW_BYTES
+    is_row = time < times
     first_id, next_id = tl.load(plan), tl.load(words + w.NEXT_ID)
     oldest = tl.maximum(tl.load(words + w.BASE_ID), next_id - tl.load(words + w.RING_CAPACITY))
-    source = steps + (time * LANES + lane) * ROW_BYTES
-    last = source
     if READY_MADE:
-        is_row, is_kept = is_step, tl.zeros_like(is_step)
+        first = steps + item * ROW_BYTES
+        last = first
         row_id = first_id + item
-        previous, following = row_id * 0 - 1, row_id * 0 - 1
+        previous, following = item * 0 - 1, item * 0 - 1
+        reward, length, is_cut = item.to(tl.float64), item, is_row
     else:
-        count = tl.load(before + w.LANE_COUNT, mask=is_step, other=0)
-        oldest_place = tl.load(before + w.LANE_START, mask=is_step, other=0) + count
-        given = is_step & (time >= 0)
-        begin = tl.load(begin_at(plan, times, time, lane, LANES), mask=given, other=0)
+        saved = lane_words_of(plan, lane)
+        count = tl.load(saved + w.LANE_COUNT, mask=is_row, other=0)
+        oldest_place = tl.load(saved + w.LANE_START, mask=is_row, other=0) + count
+        begin = begin_at(plan, times, time, lane, LANES)
+        begin = tl.load(begin, mask=is_row & (time >= 0), other=0)
         begin = tl.where(time < 0, -count, begin)
-        is_step = is_step & (time >= begin)
-        reward, length, is_over, source, last = fold(
+        is_row = is_row & (time >= begin)
+        own = pending + (first_lane + lane) * N_STEP * ROW_BYTES
+        reward, length, is_over, first, last = fold(
             words,
             gammas,
             own,
@@ -248,63 +253,78 @@ def build_rows(
             time,
             times,
             oldest_place,
-            is_step,
+            is_row,
             LANES,
             N_STEP,
             ROW_BYTES,
         )
-        is_row = is_step
+        is_cut = (time + length == times) & (is_over == 0)
         if not CLOSE:
-            is_row = is_step & (is_over | (length == N_STEP))
-        is_kept = is_step & (time >= 0) & (is_row == 0)
-        row_id, previous, following = links(
+            is_cut = tl.zeros_like(is_cut)
+            is_row = is_row & (is_over | (length == N_STEP))
+        row_id, previous, following = chain(
             plan, lane, time, times, begin, length, is_over, is_row, LANES, N_STEP, CLOSE
         )
     slot = ring_slot(words, tl.where(is_row, row_id, oldest))
-    distance = tl.where(previous >= 0, row_id - previous, 0)
-    distance = tl.where(distance <= FARTHEST, distance, 0)
-    next_distance = tl.where(following >= 0, following - row_id, 0)
-    leads = item * 0 + piece == 0  # one program of those that share a row does all else
-    if EMITS and TRACKS:
+    distance = link_between(previous, row_id)
+    leads = item * 0 + piece == 0  # one program of those that share rows does what is not copied
+    if TRACKS:
         count_reuse(words, uses, reuse_counts, row_id, first_id, slot, is_row & leads)
     is_row = is_row & (row_id >= oldest)  # the others are overwritten by the same call
-    if not EMITS:
-        is_row = tl.zeros_like(is_row)
-    else:
-        told = is_row & leads & (previous < first_id)  # new ones know by themselves
-        tell_before(words, rows, row_id, previous, distance, oldest, told, ROW_BYTES)
-    if EMITS and RANKED:
-        tl.store(errors + slot, INFINITY, mask=is_row & leads)
+    # Rows of this call find out by themselves.
+    is_told = is_row & leads & (previous < first_id)
+    tell_before(words, rows, previous, distance, oldest, is_told, ROW_BYTES)
 
-    target = rows + slot * ROW_BYTES
-    if not KEEPS:
-        is_kept = tl.zeros_like(is_kept)
-    else:
-        now = lanes + (first_lane + lane) * w.LANE_WORDS
-        waiting = tl.load(now + w.LANE_COUNT, mask=is_kept, other=0)
-        place = tl.load(now + w.LANE_START, mask=is_kept, other=0) + time - (times - waiting)
-        target = tl.where(is_kept, own + place % N_STEP * ROW_BYTES, target)
-        last = tl.where(is_kept, source, last)
-    from_first = source.to(tl.pointer_type(tl.int64))[:, None]
+    from_first = first.to(tl.pointer_type(tl.int64))[:, None]
     from_last = last.to(tl.pointer_type(tl.int64))[:, None]
-    to = target.to(tl.pointer_type(tl.int64))[:, None]
+    to = (rows + slot * ROW_BYTES).to(tl.pointer_type(tl.int64))[:, None]
     next_first = tl.load(words + w.NEXT_OFFSET)
     next_stop = next_first + tl.load(words + w.NEXT_BYTES)
     for number in range(piece, (ROW_BYTES // 8 + WORDS - 1) // WORDS, pieces):
         word = number * WORDS + tl.arange(0, WORDS)[None, :]
-        mask = (is_row | is_kept)[:, None] & (word < ROW_BYTES // 8)
+        mask = is_row[:, None] & (word < ROW_BYTES // 8)
         is_next = (word * 8 >= next_first) & (word * 8 < next_stop)
         row = tl.load(tl.where(is_next, from_last, from_first) + word, mask=mask, other=0)
-        if EMITS:
-            new = with_part(row, word, 0, (first_lane + lane)[:, None], 4)
-            new = with_part(new, word, 4, distance[:, None], 4)
-            new = with_part(new, word, 8, next_distance[:, None], 4)
-            if not READY_MADE:
-                is_cut = tl.zeros_like(is_row)
-                if CLOSE:
-                    is_cut = (time + length == times) & (is_over == 0)
-                new = with_return(
-                    words, gammas, new, word, reward, length, last, is_cut, is_row, N_STEP
-                )
-            row = tl.where(is_row[:, None], new, row)
+        row = with_part(row, word, 0, (first_lane + lane)[:, None], 4)
+        row = with_part(row, word, 4, distance[:, None], 4)
+        row = with_part(row, word, 8, link_between(row_id, following)[:, None], 4)
+        if not READY_MADE:
+            row = with_return(
+                words, gammas, row, word, reward, length, last, is_cut, is_row, N_STEP
+            )
         tl.store(to + word, row, mask=mask)
+
+
+@triton.jit
+def keep_steps(
+    pending,
+    lanes,
+    steps,
+    times,
+    first_lane,
+    first_time,
+    block,
+    piece,
+    pieces,
+    LANES: tl.constexpr,
+    N_STEP: tl.constexpr,
+    ROW_BYTES: tl.constexpr,
+    ROWS: tl.constexpr,
+    WORDS: tl.constexpr,
+):
+    """Put those of a block of steps into their lanes that wait from now on; see `build_rows`."""
+    item = block.to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    lane = item % LANES
+    time = item // LANES + first_time
+    given = (time >= 0) & (time < times)
+    own = lanes + (first_lane + lane) * w.LANE_WORDS
+    oldest = times - tl.load(own + w.LANE_COUNT, mask=given, other=0)
+    waits = given & (time >= oldest)
+    place = tl.load(own + w.LANE_START, mask=waits, other=0) + time - oldest
+    place = (first_lane + lane) * N_STEP + place % N_STEP
+    step = place_of(steps, time, lane, LANES, ROW_BYTES).to(tl.pointer_type(tl.int64))[:, None]
+    to = (pending + place * ROW_BYTES).to(tl.pointer_type(tl.int64))[:, None]
+    for number in range(piece, (ROW_BYTES // 8 + WORDS - 1) // WORDS, pieces):
+        word = number * WORDS + tl.arange(0, WORDS)[None, :]
+        mask = waits[:, None] & (word < ROW_BYTES // 8)
+        tl.store(to + word, tl.load(step + word, mask=mask), mask=mask)

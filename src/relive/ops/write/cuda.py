@@ -1,8 +1,9 @@
 """Writing steps, in Triton: first a plan of all rows (`lanes.cuda`), then the rows (`rows.cuda`).
 
-The plan is made by one program, the rows by as many as there are blocks of steps; where few steps
-are concerned one program does both. Nothing that a launch reads is written by another program of it
-(steps that begin to wait take the places of others that waited, so many steps need a third launch).
+The plan is made by one program, which also gives the new rows their leaves; the rows are built by
+as many as there are blocks of steps. Where few steps are concerned one program does all. What a
+launch reads no other program of it writes: steps that begin to wait take the places of others that
+waited, so where there are many times they are put there by a third launch.
 
 n  steps folded into one row    L  lanes    T  times
 """
@@ -16,10 +17,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from relive.ops.lanes.cuda import plan_ready_made, plan_rows, plan_words
+from relive.ops.lanes.cuda import plan_rows, plan_words
 from relive.ops.launch import blocks, launch, power_of_two
 from relive.ops.pack.cuda import pack
-from relive.ops.rows.cuda import build_rows
+from relive.ops.rows.cuda import build_rows, keep_steps
+from relive.ops.tree.cuda import constants, enter_rows
 
 if TYPE_CHECKING:
     from relive.ops.pack.reference import Column
@@ -37,6 +39,10 @@ def write_kernel(
     pending,
     lanes,
     gammas,
+    leaves,
+    sums,
+    mins,
+    maxs,
     errors,
     uses,
     reuse_counts,
@@ -53,19 +59,22 @@ def write_kernel(
     PLANS: tl.constexpr,
     EMITS: tl.constexpr,
     KEEPS: tl.constexpr,
+    PRIORITIZED: tl.constexpr,
     RANKED: tl.constexpr,
     TRACKS: tl.constexpr,
+    LEVELS: tl.constexpr,
+    MINS: tl.constexpr,
+    MAXS: tl.constexpr,
     ROWS: tl.constexpr,
     WORDS: tl.constexpr,
     TILE_TIMES: tl.constexpr,
     TILE_LANES: tl.constexpr,
     LAYOUT: tl.constexpr,
 ):
-    """Plan rows (one program), or build them from a block of ROWS steps, or both."""
-    if PLANS and READY_MADE:
-        plan_ready_made(words, plan, times, LANES)
-    elif PLANS:
-        plan_rows(
+    """Plan rows and give them leaves (one program), build them, or keep steps; or all of it."""
+    block, piece, pieces = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
+    if PLANS:
+        first_id, next_id = plan_rows(
             words,
             lanes,
             rows,
@@ -77,19 +86,32 @@ def write_kernel(
             N_STEP,
             ROW_BYTES,
             CLOSE,
+            READY_MADE,
             TILE_TIMES,
             TILE_LANES,
         )
-    if PLANS and EMITS:
+        if PRIORITIZED:
+            enter_rows(
+                words,
+                leaves,
+                sums,
+                mins,
+                maxs,
+                errors,
+                first_id,
+                next_id,
+                RANKED,
+                LEVELS,
+                MINS,
+                MAXS,
+            )
         tl.debug_barrier()
-    if EMITS or KEEPS:
+    if EMITS:
         build_rows(
             words,
             rows,
             pending,
-            lanes,
             gammas,
-            errors,
             uses,
             reuse_counts,
             plan,
@@ -97,18 +119,32 @@ def write_kernel(
             times,
             first_lane,
             first_time,
-            tl.program_id(0),
-            tl.program_id(1),
-            tl.num_programs(1),
+            block,
+            piece,
+            pieces,
             LANES,
             N_STEP,
             ROW_BYTES,
             CLOSE,
             READY_MADE,
-            EMITS,
-            KEEPS,
-            RANKED,
             TRACKS,
+            ROWS,
+            WORDS,
+        )
+    if KEEPS:
+        keep_steps(
+            pending,
+            lanes,
+            steps,
+            times,
+            first_lane,
+            first_time,
+            block,
+            piece,
+            pieces,
+            LANES,
+            N_STEP,
+            ROW_BYTES,
             ROWS,
             WORDS,
         )
@@ -132,23 +168,21 @@ class _Call(NamedTuple):
         """Launch what is needed."""
         state, num_lanes = self.state, len(self.lanes)
         n_step = 1 if self.ready_made else state.pending.shape[1]
-        plan = torch.empty(
-            plan_words(num_lanes, self.times), dtype=torch.int64, device=state.words.device
-        )
+        size = plan_words(num_lanes, self.times)
+        plan = torch.empty(size, dtype=torch.int64, device=state.words.device)
         oldest = 1 - n_step
-        keeps = n_step > 1 and not self.close
         items = (self.times - oldest) * num_lanes
-        if items == 0:
-            self._launch(plan, 0, 1, plans=True)
-        elif items <= FEW and self.times <= 1 and not self.ready_made:
-            self._launch(plan, oldest, items, plans=True, emits=True, keeps=keeps)
-        else:
-            self._launch(plan, oldest, 1, plans=True)
-            at_once = keeps and self.times <= 1
-            self._launch(plan, oldest, items, emits=True, keeps=at_once)
-            if keeps and not at_once:
-                first = max(0, self.times + oldest)
-                self._launch(plan, first, (self.times - first) * num_lanes, keeps=True)
+        keeps = n_step > 1 and not self.close
+        at_once = keeps and self.times <= 1
+        if items <= FEW and self.times <= 1:
+            emits = items > 0
+            self._launch(plan, oldest, items, plans=True, emits=emits, keeps=keeps)
+            return
+        self._launch(plan, oldest, 1, plans=True)
+        self._launch(plan, oldest, items, emits=True, keeps=at_once)
+        if keeps and not at_once:
+            first = max(0, self.times + oldest)
+            self._launch(plan, first, (self.times - first) * num_lanes, keeps=True)
 
     def _launch(
         self,
@@ -160,22 +194,23 @@ class _Call(NamedTuple):
         emits: bool = False,
         keeps: bool = False,
     ) -> None:
-        state, num_lanes = self.state, len(self.lanes)
+        state = self.state
         row_words = state.rows.shape[1] // 8
         block = power_of_two(items) if plans else max(1, TILE_WORDS // power_of_two(row_words))
         piece = min(power_of_two(row_words), TILE_WORDS // block)
-        builds = emits or keeps
-        tile_lanes = min(power_of_two(num_lanes), PLANNED_AT_ONCE // 2)
-        most_times = PLANNED_AT_ONCE // tile_lanes
-        tile_times = next(k for k in (2, 32, most_times) if k > self.times or k >= most_times)
+        grid = (1, 1) if plans else (blocks(items, block), blocks(row_words, piece))
         launch(
             write_kernel,
-            (blocks(items, block), 1 if plans else blocks(row_words, piece)),
+            grid,
             state.words,
             state.rows,
             state.pending,
             state.lanes,
             state.gammas,
+            state.leaves,
+            state.sums,
+            state.mins,
+            state.maxs,
             state.errors,
             state.uses,
             state.reuse_counts,
@@ -184,7 +219,7 @@ class _Call(NamedTuple):
             self.times,
             self.lanes.start,
             first_time,
-            LANES=num_lanes,
+            LANES=len(self.lanes),
             N_STEP=state.pending.shape[1],
             ROW_BYTES=state.rows.shape[1],
             CLOSE=self.close,
@@ -192,13 +227,21 @@ class _Call(NamedTuple):
             PLANS=plans,
             EMITS=emits,
             KEEPS=keeps,
-            RANKED=emits and len(state.errors) > 0,
-            TRACKS=emits and len(state.uses) > 0,
-            ROWS=block if builds else 1,
-            WORDS=piece if builds else 1,
-            TILE_TIMES=tile_times if plans else 1,
-            TILE_LANES=tile_lanes if plans else 1,
+            PRIORITIZED=plans and len(state.leaves) > 0,
+            RANKED=len(state.errors) > 0,
+            TRACKS=len(state.uses) > 0,
+            **constants(state),
+            **self._tiles(plans),
+            ROWS=block,
+            WORDS=piece,
         )
+
+    def _tiles(self, plans: bool) -> dict[str, int]:
+        """How many times and lanes are planned at once; few sizes, so that few are compiled."""
+        lanes = min(power_of_two(len(self.lanes)), PLANNED_AT_ONCE // 2)
+        most = PLANNED_AT_ONCE // lanes
+        times = next(k for k in (2, 32, most) if k > self.times or k >= most)
+        return {"TILE_TIMES": times if plans else 1, "TILE_LANES": lanes if plans else 1}
 
 
 def write(state: State, steps: Tensor) -> None:
@@ -211,12 +254,15 @@ def extend(
     columns: list[Column],
     count: int,
     lanes: range,
-    staging: Tensor,  # noqa: ARG001 - only the CPU is faster with it
+    staging: Tensor,
     *,
     ready_made: bool,
     close: bool,
 ) -> None:
-    """See `reference.extend`; columns are tensors on the device. Takes up to four launches."""
+    """See `reference.extend`; columns are tensors on the device, `staging` is not used.
+
+    Five launches at most, of which the first two make packed steps of the columns.
+    """
     steps = torch.zeros(count, state.rows.shape[1], dtype=torch.uint8, device=state.rows.device)
     pack(steps, columns)
     _Call(state, steps, count // len(lanes), lanes, ready_made=ready_made, close=close).run()
