@@ -219,6 +219,7 @@ class _Call(NamedTuple):
             self.times,
             self.lanes.start,
             first_time,
+            warps=8 if plans and len(state.leaves) > 0 else 4,
             LANES=len(self.lanes),
             N_STEP=state.pending.shape[1],
             ROW_BYTES=state.rows.shape[1],
