@@ -50,12 +50,22 @@ def test_nothing_is_packed_of_no_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "expected"),
-    [((0, 8), 8), ((0, 16), 8), ((4, 8), 4), ((22, 84), 2), ((24, 3), 1), ((21, 1), 1)],
+    ("offset", "nbytes", "expected"),
+    [(0, 8, 8), (8, 64, 8), (4, 8, 4), (22, 84, 2), (24, 3, 1), (21, 1, 1)],
 )
-def test_a_column_is_copied_in_the_largest_words_that_fit(
-    column: tuple[int, int], expected: int
+def test_a_value_is_copied_in_the_largest_words_that_fit(
+    offset: int, nbytes: int, expected: int
 ) -> None:
-    assert cuda.word_bytes(*column, torch.zeros(64, dtype=torch.int64)) == expected
-    at_odd_place = torch.zeros(64, dtype=torch.uint8)[1:]
-    assert cuda.word_bytes(*column, at_odd_place) == 1
+    assert cuda.word_bytes(offset, nbytes) == expected
+
+
+def test_columns_at_odd_places_are_packed_like_others() -> None:
+    columns = [
+        (4, 8, torch.arange(7.0)[1:].view(3, 2)),
+        (12, 3, torch.arange(12, dtype=torch.uint8)[3:].view(3, 3)),
+    ]
+    rows = torch.zeros(3, 32, dtype=torch.uint8)
+    expected = rows.clone()
+    reference.pack(expected, columns)
+    cuda.pack(rows, columns)
+    assert torch.equal(rows, expected)

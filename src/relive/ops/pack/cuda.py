@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from relive.ops.pack.reference import Column
 
+
 ROWS_AT_ONCE = 16
 TILE_WORDS = 2048  # words of a column that a program copies at once
 PIECES = 16  # programs that share wide columns
@@ -57,11 +58,15 @@ def pack_kernel(
 
 
 def pack(rows: Tensor, columns: list[Column]) -> None:
-    """See `reference.pack`; values are contiguous tensors on the device. One launch."""
+    """See `reference.pack`; values are contiguous tensors on the device.
+
+    One launch, and a copy of each column that does not begin at a multiple of 16 bytes: a kernel is
+    compiled for the alignment of every one.
+    """
     if not columns or not len(rows):
         return
     offsets, sizes, values = zip(*columns, strict=True)
-    words = tuple(word_bytes(*column) for column in columns)
+    words = tuple(word_bytes(offset, size) for offset, size, _ in columns)
     widest = max(size // word for size, word in zip(sizes, words, strict=True))
     at_once = min(power_of_two(len(rows)), ROWS_AT_ONCE)
     most = min(power_of_two(widest), TILE_WORDS // at_once)
@@ -69,7 +74,7 @@ def pack(rows: Tensor, columns: list[Column]) -> None:
         pack_kernel,
         (blocks(len(rows), at_once), min(blocks(widest, most), PIECES)),
         rows,
-        values,
+        tuple(given if given.data_ptr() % 16 == 0 else given.clone() for given in values),
         len(rows),
         OFFSETS=offsets,
         SIZES=sizes,
@@ -80,7 +85,12 @@ def pack(rows: Tensor, columns: list[Column]) -> None:
     )
 
 
-def word_bytes(offset: int, nbytes: int, values: Tensor) -> int:
-    """The largest word, of at most 8 bytes, in which a column can be copied."""
-    places = offset | nbytes | values.data_ptr() | 8
+def word_bytes(offset: int, nbytes: int) -> int:
+    """The largest word, of at most 8 bytes, in which a value at an offset of a row can be copied.
+
+    Examples:
+        >>> word_bytes(24, 68), word_bytes(22, 84), word_bytes(64, 16)
+        (4, 2, 8)
+    """
+    places = offset | nbytes | 8
     return places & -places
