@@ -30,7 +30,7 @@ LEAVES_PER_NODE = tl.constexpr(1 << w.LEAF_BITS)
 CHILDREN = tl.constexpr(1 << w.NODE_BITS)
 INFINITY = tl.constexpr(float("inf"))
 FEWEST_LANES, MOST_LANES = 128, 512  # of a batch, that one program takes at a time
-MOST_WARPS = 8
+MOST_WARPS, MOST_REGISTERS = 8, 128
 LEAST_LOWEST = tl.constexpr(40)
 NODES = tl.constexpr(128)  # that one program recomputes at a time
 LEAVES = tl.constexpr(NODES.value << w.LEAF_BITS)
@@ -52,13 +52,14 @@ def constants(state: State) -> dict[str, Any]:
 
 
 def block_of(count: int) -> dict[str, int]:
-    """How many of a batch of `count` one program takes at a time, and its warps.
+    """How many of a batch of `count` rows the only program of a launch takes at a time.
 
     A lane has a thread of its own: where several share it, all of them load, and one that comes
-    late would load what another has stored.
+    late would load what another has stored. The limit on registers is above what is needed; without
+    it ptxas would rather spill some than have no room for a second program.
     """
     lanes = min(MOST_LANES, max(FEWEST_LANES, 1 << (count - 1).bit_length()))
-    return {"BLOCK": lanes, "warps": min(lanes // 32, MOST_WARPS)}
+    return {"BLOCK": lanes, "warps": min(lanes // 32, MOST_WARPS), "maxnreg": MOST_REGISTERS}
 
 
 @cache
