@@ -5,13 +5,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from relive.fields import FROM_BFLOAT16, FROM_FLOAT16, FROM_UINT8
+from relive.fields import FROM_FLOAT16, FROM_UINT8
 
 UINT8, FLOAT16 = tl.constexpr(FROM_UINT8), tl.constexpr(FROM_FLOAT16)
 # 1/255 = 257/65536 + 1/(255 65536): the first product is exact, and of k = 0...255 the sum is the
 # float32 nearest to k/255. Three operations, where an exact division takes some twenty.
 HEAD, TAIL = tl.constexpr(257 / 65536), tl.constexpr(1 / (255 * 65536))
-STORED_BYTES = {FROM_UINT8: 1, FROM_FLOAT16: 2, FROM_BFLOAT16: 2}
 
 
 @triton.jit

@@ -13,6 +13,7 @@ from relive.batch import CACHE_LINE
 from relive.fields import NO_CONVERSION
 from relive.ops.convert.cuda import decode
 from relive.ops.gather import layout
+from relive.ops.window.cuda import slots_of
 
 LINE = tl.constexpr(CACHE_LINE)
 AS_STORED = tl.constexpr(NO_CONVERSION)
@@ -58,6 +59,19 @@ def units(pointer, size: tl.constexpr):
 
 
 @triton.jit
+def load_words(source, held, ROW_BYTES: tl.constexpr, ROW_WORDS: tl.constexpr):
+    """All words of some rows, int32 [R, ROW_WORDS]; zeros of those not held.
+
+    Args:
+        source: Rows, pointers [R].
+        held: bool [R].
+    """
+    word = tl.arange(0, ROW_WORDS)[None, :]
+    there = held[:, None] & (word < ROW_BYTES // 4)
+    return tl.load(source.to(WORDS)[:, None] + word, mask=there, other=0)
+
+
+@triton.jit
 def place_words(word, total, FIELDS: tl.constexpr, NUM_FIELDS: tl.constexpr):
     """Where the words of a row go.
 
@@ -66,10 +80,10 @@ def place_words(word, total, FIELDS: tl.constexpr, NUM_FIELDS: tl.constexpr):
         total: Rows of the batch, int64 [].
 
     Returns:
-        In words, int64 [W]: the place in the arena of that of row 0, and the distance from row to
-        row. And which words go anywhere, bool [W].
+        In words: the place in the arena of that of row 0, int64 [W], and the distance from row to
+        row, int32 [W]. And which words go anywhere, bool [W].
     """
-    target, pitch, taken = word.to(tl.int64), word.to(tl.int64), word < 0
+    target, pitch, taken = word.to(tl.int64), word * 0, word < 0
     start = lines(total * 8) + lines(total * 4)
     for c in tl.static_range(NUM_FIELDS):
         if FIELDS[c][KIND] == AS_WORDS:
@@ -144,12 +158,13 @@ def copy_fields(
 
 @triton.jit
 def copy_rows(
+    words,
     rows,
+    ids,
     arena,
-    slots,
-    row,
-    inside,
-    held,
+    begin,
+    count,
+    first,
     total,
     piece,
     ROW_BYTES: tl.constexpr,
@@ -157,25 +172,26 @@ def copy_rows(
     FIELDS: tl.constexpr,
     NUM_FIELDS: tl.constexpr,
     PIECES: tl.constexpr,
+    TOGETHER: tl.constexpr,
 ):
-    """Copy a piece of some rows.
+    """Copy TOGETHER rows into a batch, or a piece of them.
 
     Args:
-        slots: Where each lies; 0 of those not held, int64 [R].
-        row: Its number in the batch, int64 [R].
-        inside: Which rows there are, bool [R].
-        held: Which of them are read; the others become zeros, bool [R].
+        ids: Of the rows of the arena, -1 for one that becomes zeros.
+        begin: The first to copy of `count` rows, which are `first`... of the arena; int64 [].
         total: Rows of the arena, int64 [].
-        piece: int32 [].
     """
-    source = rows + slots * ROW_BYTES
+    lane = tl.arange(0, TOGETHER)
+    inside = begin + lane < count
+    row = first + begin + lane
+    of_row = tl.load(ids + row, mask=inside, other=-1)
+    held = of_row >= 0
+    source = rows + tl.where(held, slots_of(words, of_row), 0) * ROW_BYTES
     if PIECES == 1:  # whole words first: what follows is in the cache then
-        word = tl.arange(0, ROW_WORDS)
-        there = (word < ROW_BYTES // 4)[None, :]
-        found = tl.load(source.to(WORDS)[:, None] + word[None, :], mask=held[:, None] & there, other=0)
+        found = load_words(source, held, ROW_BYTES, ROW_WORDS)
         copy_fields(source, arena, row, inside, held, total, piece, FIELDS, NUM_FIELDS, PIECES)
-        target, pitch, taken = place_words(word, total, FIELDS, NUM_FIELDS)
-        place = target[None, :] + row[:, None] * pitch[None, :]
+        target, pitch, taken = place_words(tl.arange(0, ROW_WORDS), total, FIELDS, NUM_FIELDS)
+        place = (target + (first + begin) * pitch)[None, :] + lane[:, None] * pitch[None, :]
         tl.store(arena.to(WORDS) + place, found, mask=inside[:, None] & taken[None, :])
     else:
         copy_fields(source, arena, row, inside, held, total, piece, FIELDS, NUM_FIELDS, PIECES)

@@ -1,7 +1,7 @@
 """How the work of copying rows is cut into programs: constants of the kernel in `gather.cuda`.
 
-Rows of up to SHORT bytes: a program copies some whole rows, in words of 4 bytes, read 16 bytes at a
-time; fields that are no whole words, or that are converted, follow one by one from the cache.
+Rows of up to SHORT bytes: a program copies tiles of some whole rows, in words of 4 bytes, read 16
+bytes at a time; fields that are no whole words, or are converted, follow one by one from the cache.
 Longer rows: a program copies a piece of one field of one row; the short fields are one piece more.
 """
 
@@ -14,9 +14,9 @@ from relive.ops.launch import blocks, power_of_two
 
 SHORT = 4096  # bytes of a row
 WORD = 4
-TILE_WORDS, LARGE_TILE_WORDS = 1024, 2048  # of a program of four warps
-MANY_ROWS = 1 << 14  # of a batch: enough programs of large tiles to fill a GPU
-MOST_TOGETHER = 64  # rows of a program
+TILE_WORDS = 1024  # that four warps read before they write
+MOST_TOGETHER = 64  # rows of a tile
+MANY_ROWS, MANY_TILES = 1 << 15, 8  # of a batch that fills a GPU with programs of many tiles
 PIECE = 4096  # values of a piece of a field
 WIDE = 1024  # values from which on a field is cut into pieces
 
@@ -63,12 +63,12 @@ class GatherLayout(NamedTuple):
     pieces: int
     row_words: int
 
-    def rows_together(self, count: int) -> int:
-        """Rows that a program of a batch of `count` copies."""
+    def tile(self, count: int) -> tuple[int, int]:
+        """Rows that a program of a batch of `count` copies at once, and how often it does."""
         if self.row_bytes > SHORT:
-            return 1
-        words = LARGE_TILE_WORDS if count >= MANY_ROWS else TILE_WORDS
-        return min(MOST_TOGETHER, words // self.row_words, power_of_two(count))
+            return 1, 1
+        rows = min(MOST_TOGETHER, TILE_WORDS // self.row_words, power_of_two(count))
+        return rows, MANY_TILES if count >= MANY_ROWS else 1
 
 
 def gather_layout(row_bytes: int, columns: list[list[int]]) -> GatherLayout:

@@ -56,8 +56,10 @@ def find_parts(
         held = tl.load(words + w.NEXT_ID) - oldest_of_ring(words) + demonstrations
         mass = tl.where(run == 0, tl.load(words + w.TOTAL), 0)
         if splits | (tl.sum(rows, 0) != held):  # else a place in the mass is one in the tree
-            before = masses_before(words, leaves, sums, first, LEVELS)
-            mass = masses_before(words, leaves, sums, stop, LEVELS) - before
+            edges = tl.reshape(tl.join(first, stop), [2 * RUNS])
+            edges = masses_before(words, leaves, sums, edges, LEVELS)
+            before, until = tl.split(tl.reshape(edges, [RUNS, 2]))
+            mass = until - before
     front = tl.sum(tl.where(run < FIRST_OF_RING, mass, 0), 0)
     ring = tl.sum(tl.where(run < FIRST_OF_RING, 0, mass), 0)
     both = splits & (front > 0) & (ring > 0)
@@ -78,6 +80,12 @@ def of_part(values, number, part: tl.constexpr):
     """Sum of what the runs of a part have, int64 []."""
     is_second = (number == 2) & (tl.arange(0, RUNS) >= FIRST_OF_RING)
     return tl.sum(tl.where(is_second == (part == 1), values, 0), 0)
+
+
+@triton.jit
+def of_own_part(values, second, number):
+    """The same for the part of each draw, int64 [B]: part 1 if `second`, bool [B]."""
+    return tl.where(second, of_part(values, number, 1), of_part(values, number, 0))
 
 
 @triton.jit

@@ -15,8 +15,8 @@ from relive.ops.power.cuda import power, power_of_two
 from relive.ops.tree.cuda import INFINITY, mass_of, real, root_extremum, store_real
 from relive.ops.window.cuda import FIRST_OF_RING, RUNS, oldest_of_ring, schedule, smallest_leaves
 
-# Words of the notes. Smallest ratios of two batches, as the bits of a float64: that of this batch is
-# lowered while it is drawn, the other is made ready for the next.
+# Words of the notes. There are smallest ratios of two batches: that of this one is lowered while it
+# is drawn, and the other is made ready for the next.
 TURN = tl.constexpr(0)  # which of the two the next batch has; 0 or 1
 SMALLEST = tl.constexpr(1)
 THIS_TURN = tl.constexpr(3)
@@ -38,7 +38,7 @@ SHARE_UNIT = tl.constexpr(2.0**63)
 
 @triton.jit
 def terms(words, rows, mass, all_rows, share, number, MIXTURE: tl.constexpr):
-    """a and b of a part of some rows and mass, float64 []."""
+    """Of a part of some rows and mass: a and b, float64 []."""
     uniform = tl.load(words + w.UNIFORM_SHARE).to(tl.float64) / SHARE_UNIT
     count = tl.maximum(rows, 1).to(tl.float64)  # that of no part does not matter
     unit = power_of_two(tl.load(words + w.SCALE))
@@ -52,7 +52,7 @@ def terms(words, rows, mass, all_rows, share, number, MIXTURE: tl.constexpr):
 
 @triton.jit
 def both_terms(words, rows, mass, share, number, MIXTURE: tl.constexpr):
-    """a and b of both parts, float64 [] each."""
+    """Of both parts: a and b, float64 [] each."""
     rows_0, rows_1 = of_part(rows, number, 0), of_part(rows, number, 1)
     mass_0, mass_1 = of_part(mass, number, 0), of_part(mass, number, 1)
     a_0, b_0 = terms(words, rows_0, mass_0, rows_0 + rows_1, share, number, MIXTURE)
@@ -111,6 +111,15 @@ def least_of_buffer(
 
 
 @triton.jit
+def note_batch(words, notes, number, carry):
+    """Note what there is to be counted of a batch."""
+    tl.store(notes + NUMBER, number)
+    sweep = (tl.load(words + w.SWEEP) + 1) % tl.load(words + w.SWEEP_LENGTH)
+    tl.store(notes + NEXT_SWEEP, sweep)
+    store_real(notes, CARRY, carry)
+
+
+@triton.jit
 def note_weights(
     words,
     leaves,
@@ -127,27 +136,44 @@ def note_weights(
     LEVELS: tl.constexpr,
 ):
     """Note what is common to all weights of a batch."""
-    turn = tl.load(notes + TURN)
-    tl.store(notes + THIS_TURN, turn)
-    store_real(notes, SMALLEST + 1 - turn, tl.full([], INFINITY, tl.float64))
-    store_real(notes, BETA, schedule(words, w.BETA_START))
-    store_real(notes, ROWS, tl.sum(rows, 0).to(tl.float64))
-    store_real(notes, MASS, tl.sum(mass, 0).to(tl.float64))
-    a_0, b_0, a_1, b_1 = both_terms(words, rows, mass, share, number, MIXTURE)
-    store_real(notes, SLOPE, a_0)
-    store_real(notes, SLOPE + 1, a_1)
-    store_real(notes, OFFSET, b_0)
-    store_real(notes, OFFSET + 1, b_1)
-    if NORMALIZE == OF_BUFFER:
-        least = least_of_buffer(
-            words, leaves, mins, first, rows, a_0, b_0, a_1, b_1, share, number, SHARE, LEVELS
-        )
-        store_real(notes, LEAST, least)
+    if number > 0:
+        turn = tl.load(notes + TURN)
+        tl.store(notes + THIS_TURN, turn)
+        store_real(notes, SMALLEST + 1 - turn, tl.full([], INFINITY, tl.float64))
+        store_real(notes, BETA, schedule(words, w.BETA_START))
+        store_real(notes, ROWS, tl.sum(rows, 0).to(tl.float64))
+        store_real(notes, MASS, tl.sum(mass, 0).to(tl.float64))
+        a_0, b_0, a_1, b_1 = both_terms(words, rows, mass, share, number, MIXTURE)
+        store_real(notes, SLOPE, a_0)
+        store_real(notes, SLOPE + 1, a_1)
+        store_real(notes, OFFSET, b_0)
+        store_real(notes, OFFSET + 1, b_1)
+        if NORMALIZE == OF_BUFFER:
+            least = least_of_buffer(
+                words, leaves, mins, first, rows, a_0, b_0, a_1, b_1, share, number, SHARE, LEVELS
+            )
+            store_real(notes, LEAST, least)
 
 
 @triton.jit
-def lower_smallest(notes, ratio, inside):
-    """The smallest ratio of the batch is at most that of these rows; programs may do so at once."""
+def lower_smallest(
+    words,
+    leaves,
+    notes,
+    slots,
+    inside,
+    second,
+    rows,
+    mass,
+    share,
+    number,
+    MIXTURE: tl.constexpr,
+    SHARE: tl.constexpr,
+):
+    """The smallest ratio of the batch is at most that of these rows; programs do so at once."""
+    a_0, b_0, a_1, b_1 = both_terms(words, rows, mass, share, number, MIXTURE)
+    leaf = tl.load(leaves + slots).to(tl.float64)
+    ratio = ratios(leaf, second, a_0, b_0, a_1, b_1, number, SHARE)
     least = tl.min(tl.where(inside, ratio, INFINITY), 0)
     bits = least.to(tl.int64, bitcast=True)  # positive numbers are ordered as their bits
     tl.atomic_min(notes + SMALLEST + tl.load(notes + TURN), bits, sem="relaxed")
