@@ -98,7 +98,7 @@ def place_words(word, total, FIELDS: tl.constexpr, NUM_FIELDS: tl.constexpr):
 
 
 @triton.jit
-def copy_field(source, target, row, inside, held, first, FIELD: tl.constexpr):
+def copy_field(source, target, row, inside, held, first, FIELDS: tl.constexpr, c: tl.constexpr):
     """Copy, of some rows, numbers of a field from its number `first` on.
 
     Args:
@@ -108,27 +108,29 @@ def copy_field(source, target, row, inside, held, first, FIELD: tl.constexpr):
         inside: Which rows there are, bool [R].
         held: Which of them are read; the others become zeros, bool [R].
     """
-    unit: tl.constexpr = FIELD[UNIT]
-    count: tl.constexpr = FIELD[NBYTES] // FIELD[UNIT]
-    number = first + tl.arange(0, FIELD[SPAN])[None, :]
+    unit: tl.constexpr = FIELDS[c][UNIT]
+    count: tl.constexpr = FIELDS[c][NBYTES] // FIELDS[c][UNIT]
+    number = first + tl.arange(0, FIELDS[c][SPAN])[None, :]
     here = number < count
     stored = tl.load(units(source, unit)[:, None] + number, mask=held[:, None] & here, other=0)
     place = row[:, None] * count + number
-    if FIELD[CONVERSION] == AS_STORED:
+    if FIELDS[c][CONVERSION] == AS_STORED:
         tl.store(units(target, unit) + place, stored, mask=inside[:, None] & here)
     else:
-        values = decode(stored, FIELD[CONVERSION])
+        values = decode(stored, FIELDS[c][CONVERSION])
         tl.store(target.to(FLOATS) + place, values, mask=inside[:, None] & here)
 
 
 @triton.jit
-def copy_piece(source, target, row, inside, held, piece, FIELD: tl.constexpr):
+def copy_piece(source, target, row, inside, held, piece, FIELDS: tl.constexpr, c: tl.constexpr):
     """Copy what a piece of a long row has of a field, if anything."""
-    first_piece: tl.constexpr = FIELD[FIRST_PIECE]
-    last_piece: tl.constexpr = first_piece + (FIELD[NBYTES] // FIELD[UNIT] - 1) // FIELD[SPAN]
+    first_piece: tl.constexpr = FIELDS[c][FIRST_PIECE]
+    last_piece: tl.constexpr = (
+        first_piece + (FIELDS[c][NBYTES] // FIELDS[c][UNIT] - 1) // FIELDS[c][SPAN]
+    )
     if (piece >= first_piece) & (piece <= last_piece):
-        first = (piece - first_piece) * FIELD[SPAN]
-        copy_field(source, target, row, inside, held, first, FIELD)
+        first = (piece - first_piece) * FIELDS[c][SPAN]
+        copy_field(source, target, row, inside, held, first, FIELDS, c)
 
 
 @triton.jit
@@ -150,9 +152,9 @@ def copy_fields(
         if FIELDS[c][KIND] != AS_WORDS:
             begin = source + FIELDS[c][FIRST_BYTE]
             if PIECES == 1:
-                copy_field(begin, arena + start, row, inside, held, 0, FIELDS[c])
+                copy_field(begin, arena + start, row, inside, held, 0, FIELDS, c)
             else:
-                copy_piece(begin, arena + start, row, inside, held, piece, FIELDS[c])
+                copy_piece(begin, arena + start, row, inside, held, piece, FIELDS, c)
         start += lines(total * FIELDS[c][BATCH_BYTES])
 
 
