@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from relive import (
 )
 from relive.ops import words as w
 from relive.ops.launch import launch
-from relive.ops.sample import cpu, cuda, reference
+from relive.ops.sample import cpu, cuda
 from relive.ops.state import State
 from tests.equivalence.states import comparable, same_bits
 from tests.properties.calls import Calls, Spec, errors, steps
@@ -42,13 +43,14 @@ SAMPLERS = [
 ]
 WINDOWS = [None, Recent(5), Recent(eta=0.5, c_min=2, updates=7), Recent(eta=0.9, of="capacity")]
 SHARES = [0.5, None, Linear(1.0, 0.0, 20), 0.3, 0.0, 1.0]
+TWO = [Uniform(), Proportional(normalize="batch")]
 CAPACITIES = [1, 5, 13, 150]
 SIZES = [1, 2, 6, 7, 12, 64, 300]
 SIZE_SHARES = [0.15, 0.15, 0.2, 0.2, 0.15, 0.1, 0.05]
 
 
 def specs() -> list[Spec]:
-    """Every sampler with every kind of window, demonstrations and capacity, though not all pairs."""
+    """Every sampler with some windows, shares of demonstrations and capacities."""
     return [
         Spec(
             capacity=CAPACITIES[(i + 2 * k) % 4],
@@ -133,10 +135,8 @@ def draw_as_calls_go(twin: Twin, spec: Spec, seed: int, calls: int) -> None:
     """A draw after each of some random calls."""
     buffer, rng = twin.buffer, np.random.default_rng(seed)
     for name, arguments in Calls(spec, buffer, seed).take(calls):
-        try:
+        with suppress(InputError, NotReadyError, UnsupportedError):
             getattr(buffer, name)(**arguments)
-        except (InputError, NotReadyError, UnsupportedError):
-            pass
         how: dict[str, Any] = {"train": bool(rng.random() < 0.8)}
         if rng.random() < 0.15:
             newest = buffer.stats()["added"]
@@ -153,3 +153,68 @@ def test_draws_are_those_of_the_cpu(spec: Spec) -> None:
     twin.buffer.extend(**steps(rng, spec.capacity))
     draw_as_calls_go(twin, spec, seed=7, calls=16)
     assert twin.draws > twin.empty
+
+
+def filled(spec: Spec) -> Twin:
+    """A twin of a buffer that is full, of priorities of all magnitudes."""
+    buffer, rng = spec.buffer(), np.random.default_rng(spec.seed)
+    buffer.extend(**steps(rng, spec.capacity + spec.capacity // 3))
+    if buffer.prioritized:
+        buffer.update_priorities(buffer.live_ids(), errors(rng, spec.capacity))
+    return Twin(buffer)
+
+
+@pytest.mark.parametrize("window", [None, Recent(1234)], ids=["all", "recent"])
+def test_draws_from_a_large_tree_are_those_of_the_cpu(window: Recent | None) -> None:
+    twin = filled(Spec(capacity=5000, sampler=Proportional(uniform_share=0.1), window=window))
+    for batch_size in (300, 64):
+        twin.sample(batch_size, train=True)
+    twin.sample(64, train=False, ids=(2000, 4500))
+
+
+def test_programs_of_few_draws_agree_on_the_smallest_weight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cuda, "DRAWS_TOGETHER", 8)
+    monkeypatch.setattr(cuda, "WEIGHED_TOGETHER", 16)
+    twin = filled(Spec(capacity=150, sampler=Proportional(normalize="batch")))
+    for _ in range(3):
+        twin.sample(50, train=True)
+
+
+def test_programs_of_many_draws_draw_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "MANY_DRAWS", 100)
+    twin = filled(Spec(capacity=150, sampler=Proportional()))
+    twin.sample(200, train=True)
+
+
+@pytest.mark.parametrize("sampler", TWO, ids=["uniform", "proportional"])
+def test_a_part_of_an_arena_is_filled_and_the_rest_left_alone(sampler: Any) -> None:
+    twin = filled(Spec(sampler=sampler, track_reuse=True))
+    for first, count in ((0, 3), (3, 7), (9, 1)):
+        twin.sample(count, first=first, total=10, train=True)
+
+
+@pytest.mark.parametrize("sampler", [*TWO, RankBased()], ids=["uniform", "proportional", "rank"])
+def test_a_batch_of_nothing_is_counted_and_changes_nothing_else(sampler: Any) -> None:
+    twin = Twin(Spec(sampler=sampler, track_reuse=True).buffer())
+    twin.sample(5, train=True)
+    twin.sample(5, train=False, ids=(3, 9))
+    assert twin.empty == 2
+    twin.buffer.extend(**steps(np.random.default_rng(0), 20))
+    for _ in range(3):
+        twin.sample(5, train=True)
+    twin.sample(5, train=True, ids=(0, 3))  # overwritten
+    assert twin.empty == 3
+
+
+@pytest.mark.parametrize("sampler", TWO, ids=["uniform", "proportional"])
+def test_a_sample_is_two_launches(sampler: Any) -> None:
+    twin = filled(Spec(sampler=sampler))
+    launches: list[Any] = []
+    launch.listeners.append(lambda kernel, *_: launches.append(kernel))
+    try:
+        cuda.sample(twin.state, twin.buffer.empty_batch(7)._arena, 7, train=True)
+    finally:
+        launch.listeners.pop()
+    assert len(launches) == 2

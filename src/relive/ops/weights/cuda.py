@@ -200,14 +200,16 @@ def weights_of(words, leaves, notes, slots, inside, NORMALIZE: tl.constexpr, SHA
         number,
         SHARE,
     )
+    divisor = tl.full([], 1.0, tl.float64)
     if NORMALIZE == OF_BATCH:
-        ratio = ratio / real(notes, SMALLEST + tl.load(notes + THIS_TURN))
+        divisor = real(notes, SMALLEST + tl.load(notes + THIS_TURN))
     elif NORMALIZE == OF_BUFFER:
-        ratio = ratio / real(notes, LEAST)
+        divisor = real(notes, LEAST)
     elif not SHARE:
         mass = mass_of(leaf, power_of_two(tl.load(words + w.SCALE))).to(tl.float64)
-        whole = mass * real(notes, ROWS) / real(notes, MASS)
-        ratio = tl.where(number == 2, ratio, whole)
+        divisor = tl.where(number == 2, 1.0, real(notes, MASS))
+        ratio = tl.where(number == 2, ratio, mass * real(notes, ROWS))
+    ratio = ratio / tl.where(number > 0, divisor, 1.0)  # of nothing, it has never been noted
     weight = power(tl.where(inside, ratio, 1.0), -real(notes, BETA))
     clip = real(words, w.WEIGHT_CLIP).to(tl.float32)
     clipped = tl.sum((inside & (weight > clip)).to(tl.int64), 0)
