@@ -98,13 +98,12 @@ def draw_by_priority(
     bits,
     number,
     STRATIFIED: tl.constexpr,
-    LEVELS: tl.constexpr,
 ):
     """Slots of draws of which a row is as likely as its mass is of that of its part, int64 [B]."""
     own = of_own_part(mass, second, number)
     targets = targets_of(own, index, drawn, bits, STRATIFIED)
     targets = place(targets, before_in_part(mass, number), before, number, second)
-    return find_slots(words, leaves, sums, targets, LEVELS)
+    return find_slots(words, leaves, sums, targets)
 
 
 @triton.jit
@@ -192,7 +191,6 @@ def draw_rows(
                     bits,
                     number,
                     STRATIFIED,
-                    LEVELS,
                 )
                 stays = (others >> 1).to(tl.int64) < tl.load(words + w.UNIFORM_SHARE)
                 slots = tl.where(stays, slots, found)

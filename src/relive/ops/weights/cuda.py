@@ -97,7 +97,7 @@ def least_of_buffer(
     smallest_0 = root_extremum(words, mins, False, LEVELS)
     smallest_1 = smallest_0
     if (number == 2) | (tl.sum(rows, 0) != held):
-        smallest = smallest_leaves(words, leaves, mins, first, first + rows, LEVELS)
+        smallest = smallest_leaves(words, leaves, mins, first, first + rows)
         is_second = (number == 2) & ring
         smallest_0 = tl.min(tl.where(is_second, INFINITY, smallest), 0)
         smallest_1 = tl.min(tl.where(is_second | (number < 2), smallest, INFINITY), 0)
