@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 Integers = NDArray[np.int64]
 
 LOAD, STORE, ATOMIC = 0, 1, 2
+NAMES = ("load", "store", "atomic")
 EVERY_THREAD, FIRST_THREAD = -1, -2
 NOBODY = np.iinfo(np.int64)
 
@@ -39,11 +40,12 @@ class Accesses:
     """Of one launch.
 
     Attributes:
+        kernel: Its name.
         threads: Of a program.
     """
 
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
+    def __init__(self, kernel: str, threads: int) -> None:
+        self.kernel, self.threads = kernel, threads
         self.programs: dict[tuple[int, ...], int] = {}
         self.noted: list[Access] = []
 
@@ -71,7 +73,7 @@ class Accesses:
             KernelError: lanes store different values to one address.
         """
         if values is not None:
-            _require_one_value(program, addresses, values)
+            _require_one_value(f"{self.kernel}{program}", addresses, values)
         if num_lanes < self.threads:
             lanes = np.full(len(lanes), EVERY_THREAD if kind == LOAD else FIRST_THREAD, np.int64)
         else:
@@ -111,7 +113,7 @@ class Accesses:
         here = places == place
         names = list(self.programs)
         touched = ", ".join(
-            f"{('load', 'store', 'atomic')[kind]} of {names[program]}"
+            f"{NAMES[kind]} of {self.kernel}{names[program]}"
             for kind, program in dict.fromkeys(zip(kinds[here], programs[here], strict=True))
         )
         cure = (
@@ -152,9 +154,7 @@ def _clashes(groups: Integers, kinds: Integers, actors: Integers) -> Integers:
     return groups[starts[wrong]]
 
 
-def _require_one_value(
-    program: tuple[int, ...], addresses: Integers, values: NDArray[np.generic]
-) -> None:
+def _require_one_value(program: str, addresses: Integers, values: NDArray[np.generic]) -> None:
     order = np.argsort(addresses, kind="stable")
     addresses, bits = addresses[order], values[order].view(f"u{values.dtype.itemsize}")
     same = addresses[1:] == addresses[:-1]

@@ -29,10 +29,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import triton.language as tl
 import triton.runtime.interpreter as interpreter
 from torch import Tensor
 
-from tests.triton.accesses import ATOMIC, LOAD, STORE, Accesses, KernelError
+from tests.triton.accesses import ATOMIC, LOAD, NAMES, STORE, Accesses, KernelError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -60,9 +61,15 @@ def checked(
     watch = _Watch([extent(t) for t in benign], [extent(t) for t in reachable])
     executor, builder = interpreter.GridExecutor, interpreter.interpreter_builder
     run, accesses, options = executor.__call__, interpreter._interpreter, builder.options
+    patch = interpreter._patch_lang
+
+    def patch_once(function: Any) -> Any:
+        """Makes `tl` the interpreter's once a launch; in every call it would double the time."""
+        return interpreter._LangPatchScope() if watch.has_patched(function) else patch(function)
 
     def watched(self: Any, *args: Any, **constants: Any) -> None:
-        watch.begin([*args, *constants.values()], 32 * constants.get("num_warps", 4))
+        threads = 32 * constants.get("num_warps", 4)
+        watch.begin(self.fn.__name__, [*args, *constants.values()], threads)
         try:
             run(self, *args, **constants)
         except interpreter.InterpreterError as error:
@@ -70,7 +77,7 @@ def checked(
         watch.end()
 
     executor.__call__ = watched
-    interpreter._interpreter = _Memory(accesses, watch)
+    interpreter._interpreter, interpreter._patch_lang = _Memory(accesses, watch), patch_once
     builder.options = interpreter.InterpreterOptions(debug=True, sanitize_overflow=False)
     builder.create_barrier = watch.barrier
     if shuffle is not None:
@@ -79,6 +86,7 @@ def checked(
         yield
     finally:
         executor.__call__, interpreter._interpreter, builder.options = run, accesses, options
+        interpreter._patch_lang = patch
         del builder.create_barrier
         if shuffle is not None:
             del interpreter.range
@@ -93,16 +101,39 @@ def extent(tensor: Tensor) -> tuple[int, int]:
     return first, first + (sum(spans) + 1) * tensor.element_size()
 
 
+def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, tuple | list):
+            yield from _tensors(value)
+
+
 class _Watch:
     """What the programs of the launch that runs have touched."""
 
     def __init__(self, benign: list[tuple[int, int]], reachable: list[tuple[int, int]]) -> None:
         self.benign, self.reachable = benign, reachable
+        self.languages: dict[str, set[str]] = {}  # of Triton's, that a module of kernels sees
 
-    def begin(self, args: Iterable[Any], threads: int) -> None:
-        self.extents = [*self.reachable, *(extent(arg) for arg in args if isinstance(arg, Tensor))]
-        self.accesses = Accesses(threads)
+    def begin(self, kernel: str, args: Iterable[Any], threads: int) -> None:
+        self.kernel = kernel
+        self.patched: set[str] = set()
+        self.extents = [*self.reachable, *map(extent, _tensors(args))]
+        self.accesses = Accesses(kernel, threads)
         self.barriers = 0
+
+    def has_patched(self, function: Any) -> bool:
+        """Whether all that a function sees of Triton's language is the interpreter's already."""
+        module = function.__module__
+        if module not in self.languages:
+            seen = function.__globals__.values()
+            self.languages[module] = {
+                m.__name__ for m in (tl, tl.core) if any(m is v for v in seen)
+            }
+        missing = self.languages[module] - self.patched
+        self.patched |= missing
+        return not missing
 
     def barrier(self) -> None:
         self.barriers += 1
@@ -113,7 +144,7 @@ class _Watch:
         lanes = np.flatnonzero(active)
         addresses = addresses.reshape(-1)[lanes]
         program = tuple(interpreter.interpreter_builder.grid_idx)
-        self.require_inside(addresses, size, f"{('load', 'store', 'atomic')[kind]} of {program}")
+        self.require_inside(addresses, size, f"{NAMES[kind]} of {self.kernel}{program}")
         watched = np.ones(len(addresses), bool)
         for first, stop in self.benign:
             watched &= (addresses < first) | (addresses >= stop)

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import os
 from importlib.util import find_spec
+from pathlib import Path
+
+BUILD = Path(__file__).parents[2] / "build"
+os.environ.setdefault("TRITON_CACHE_DIR", str(BUILD / "triton-cache"))
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 

@@ -87,11 +87,11 @@ def numbers(count, dtype=torch.int64):
 FAULTS = {
     "a load one past the end": (
         lambda: copy[(2,)](numbers(8), numbers(8), 8, past=1, BLOCK=8),
-        "load of \\(1, 0, 0\\): 1 lanes out of bounds, the first 0 bytes behind",
+        "load of copy\\(1, 0, 0\\): 1 lanes out of bounds, the first 0 bytes behind",
     ),
     "a store past the end of a part": (
         lambda: copy[(1,)](numbers(8), numbers(8)[:7], 8, past=0, BLOCK=8),
-        "store of \\(0, 0, 0\\): 1 lanes out of bounds",
+        "store of copy\\(0, 0, 0\\): 1 lanes out of bounds",
     ),
     "an address that is not aligned": (
         lambda: load_unaligned[(1,)](numbers(2), numbers(1)),
