@@ -11,8 +11,8 @@ import triton
 import triton.language as tl
 
 from relive.ops import words as w
+from relive.ops.nodes.cuda import CHILDREN, LEAVES_PER_NODE, mass_of
 from relive.ops.power.cuda import power_of_two
-from relive.ops.tree.cuda import CHILDREN, LEAVES_PER_NODE, mass_of
 
 
 @triton.jit

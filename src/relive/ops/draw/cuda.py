@@ -12,9 +12,9 @@ import triton.language as tl
 from relive.ops import words as w
 from relive.ops.descent.cuda import find_slots
 from relive.ops.gather.cuda import ids_in, weights_in
+from relive.ops.nodes.cuda import bit_length
 from relive.ops.parts.cuda import before_in_part, find_parts, of_own_part, place
 from relive.ops.philox.cuda import below, random_bits
-from relive.ops.tree.cuda import bit_length
 from relive.ops.weights.cuda import OF_BATCH, lower_smallest, note_batch, note_weights
 from relive.ops.window.cuda import ids_of
 
@@ -139,7 +139,7 @@ def draw_rows(
     TRACK: tl.constexpr,
     LEVELS: tl.constexpr,
     BLOCK: tl.constexpr,
-    LAYOUT: tl.constexpr,  # noqa: ARG001 - part of the cache's key
+    LAYOUT: tl.constexpr,
 ):
     """Program 0 notes what the next launch needs, the others draw BLOCK rows each."""
     size = count.to(tl.int64)

@@ -10,9 +10,9 @@ import triton
 import triton.language as tl
 
 from relive.ops import words as w
+from relive.ops.nodes.cuda import INFINITY, mass_of, real, root_extremum, store_real
 from relive.ops.parts.cuda import of_part
 from relive.ops.power.cuda import power, power_of_two
-from relive.ops.tree.cuda import INFINITY, mass_of, real, root_extremum, store_real
 from relive.ops.window.cuda import FIRST_OF_RING, RUNS, oldest_of_ring, schedule, smallest_leaves
 
 # Words of the notes. There are smallest ratios of two batches: that of this one is lowered while it

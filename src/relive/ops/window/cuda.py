@@ -14,8 +14,8 @@ import triton
 import triton.language as tl
 
 from relive.ops import words as w
+from relive.ops.nodes.cuda import CHILDREN, INFINITY, LEAVES_PER_NODE, mass_of, real
 from relive.ops.power.cuda import power64, power_of_two
-from relive.ops.tree.cuda import CHILDREN, INFINITY, LEAVES_PER_NODE, mass_of, real
 
 RUNS = tl.constexpr(4)
 FIRST_OF_RING = tl.constexpr(2)
