@@ -11,12 +11,12 @@ import triton
 import triton.language as tl
 
 from relive.ops import words as w
+from relive.ops.nodes.cuda import CHILDREN, LEAVES_PER_NODE, mass_of
 from relive.ops.power.cuda import power_of_two
-from relive.ops.tree.cuda import CHILDREN, LEAVES_PER_NODE, mass_of
 
 
 @triton.jit
-def find_slots(words, leaves, sums, targets, LEVELS: tl.constexpr):
+def find_slots(words, leaves, sums, targets):
     """The slot in whose share of the mass each target lies, int64 [B].
 
     Args:
@@ -24,9 +24,10 @@ def find_slots(words, leaves, sums, targets, LEVELS: tl.constexpr):
     """
     zeros = targets * 0
     node = zeros
-    for level in tl.static_range(LEVELS - 1, -1, -1):
+    levels = tl.load(words + w.NUM_LEVELS)
+    for height in range(levels):  # a constant number would be unrolled, and its code fetched
         siblings = node << w.NODE_BITS
-        children = sums + tl.load(words + w.LEVEL_0 + level) + siblings
+        children = sums + tl.load(words + w.LEVEL_0 + levels - 1 - height) + siblings
         until, taken, number = zeros, zeros, zeros
         for child in tl.static_range(CHILDREN - 1):  # the last has what the others leave
             until += tl.load(children + child)

@@ -12,9 +12,9 @@ import triton.language as tl
 from relive.ops import words as w
 from relive.ops.descent.cuda import find_slots
 from relive.ops.gather.cuda import ids_in, weights_in
+from relive.ops.nodes.cuda import bit_length
 from relive.ops.parts.cuda import before_in_part, find_parts, of_own_part, place
 from relive.ops.philox.cuda import below, random_bits
-from relive.ops.tree.cuda import bit_length
 from relive.ops.weights.cuda import OF_BATCH, lower_smallest, note_batch, note_weights
 from relive.ops.window.cuda import ids_of
 
@@ -98,13 +98,12 @@ def draw_by_priority(
     bits,
     number,
     STRATIFIED: tl.constexpr,
-    LEVELS: tl.constexpr,
 ):
     """Slots of draws of which a row is as likely as its mass is of that of its part, int64 [B]."""
     own = of_own_part(mass, second, number)
     targets = targets_of(own, index, drawn, bits, STRATIFIED)
     targets = place(targets, before_in_part(mass, number), before, number, second)
-    return find_slots(words, leaves, sums, targets, LEVELS)
+    return find_slots(words, leaves, sums, targets)
 
 
 @triton.jit
@@ -140,7 +139,7 @@ def draw_rows(
     TRACK: tl.constexpr,
     LEVELS: tl.constexpr,
     BLOCK: tl.constexpr,
-    LAYOUT: tl.constexpr,  # noqa: ARG001 - part of the cache's key
+    LAYOUT: tl.constexpr,
 ):
     """Program 0 notes what the next launch needs, the others draw BLOCK rows each."""
     size = count.to(tl.int64)
@@ -192,7 +191,6 @@ def draw_rows(
                     bits,
                     number,
                     STRATIFIED,
-                    LEVELS,
                 )
                 stays = (others >> 1).to(tl.int64) < tl.load(words + w.UNIFORM_SHARE)
                 slots = tl.where(stays, slots, found)

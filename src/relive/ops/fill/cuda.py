@@ -76,7 +76,7 @@ def fill_batch(
     TOGETHER: tl.constexpr,
     TILES: tl.constexpr,
     WEIGHED_TOGETHER: tl.constexpr,
-    LAYOUT: tl.constexpr,  # noqa: ARG001 - part of the cache's key
+    LAYOUT: tl.constexpr,
 ):
     """The first programs weigh and count what was drawn, the others copy."""
     program, all_rows = tl.program_id(0), total.to(tl.int64)

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from relive.ops import words as w
-from relive.ops.tree.cuda import real
+from relive.ops.nodes.cuda import real
 from relive.ops.window.cuda import (
     FIRST_OF_RING,
     RUNS,

@@ -10,9 +10,9 @@ import triton
 import triton.language as tl
 
 from relive.ops import words as w
+from relive.ops.nodes.cuda import INFINITY, mass_of, real, root_extremum, store_real
 from relive.ops.parts.cuda import of_part
 from relive.ops.power.cuda import power, power_of_two
-from relive.ops.tree.cuda import INFINITY, mass_of, real, root_extremum, store_real
 from relive.ops.window.cuda import FIRST_OF_RING, RUNS, oldest_of_ring, schedule, smallest_leaves
 
 # Words of the notes. There are smallest ratios of two batches: that of this one is lowered while it
@@ -97,7 +97,7 @@ def least_of_buffer(
     smallest_0 = root_extremum(words, mins, False, LEVELS)
     smallest_1 = smallest_0
     if (number == 2) | (tl.sum(rows, 0) != held):
-        smallest = smallest_leaves(words, leaves, mins, first, first + rows, LEVELS)
+        smallest = smallest_leaves(words, leaves, mins, first, first + rows)
         is_second = (number == 2) & ring
         smallest_0 = tl.min(tl.where(is_second, INFINITY, smallest), 0)
         smallest_1 = tl.min(tl.where(is_second | (number < 2), smallest, INFINITY), 0)

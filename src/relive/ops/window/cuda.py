@@ -14,8 +14,8 @@ import triton
 import triton.language as tl
 
 from relive.ops import words as w
+from relive.ops.nodes.cuda import CHILDREN, INFINITY, LEAVES_PER_NODE, mass_of, real
 from relive.ops.power.cuda import power64, power_of_two
-from relive.ops.tree.cuda import CHILDREN, INFINITY, LEAVES_PER_NODE, mass_of, real
 
 RUNS = tl.constexpr(4)
 FIRST_OF_RING = tl.constexpr(2)
@@ -160,7 +160,7 @@ def smallest_of(nodes, first, stop, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def smallest_leaves(words, leaves, mins, first, stop, LEVELS: tl.constexpr):
+def smallest_leaves(words, leaves, mins, first, stop):
     """Smallest positive leaf of the slots first...stop of each run, float32 [K]; or infinity.
 
     Of each level the nodes that stand apart at either end; what lies between goes up.
@@ -170,12 +170,12 @@ def smallest_leaves(words, leaves, mins, first, stop, LEVELS: tl.constexpr):
     smallest = smallest_of(leaves, first, low, LEAVES_PER_NODE)
     smallest = tl.minimum(smallest, smallest_of(leaves, high, stop, LEAVES_PER_NODE))
     low, high = low >> w.LEAF_BITS, high >> w.LEAF_BITS
-    for level in tl.static_range(LEVELS):
+    levels = tl.load(words + w.NUM_LEVELS)
+    for level in range(levels):
         here = mins + tl.load(words + w.LEVEL_0 + level)
         inner_low = tl.minimum(((low + CHILDREN - 1) >> w.NODE_BITS) << w.NODE_BITS, high)
+        inner_low = tl.where(level == levels - 1, high, inner_low)  # nothing goes up from there
         inner_high = tl.maximum((high >> w.NODE_BITS) << w.NODE_BITS, inner_low)
-        if level == LEVELS - 1:
-            inner_low, inner_high = high, high  # nothing goes up from there
         smallest = tl.minimum(smallest, smallest_of(here, low, inner_low, CHILDREN))
         smallest = tl.minimum(smallest, smallest_of(here, inner_high, high, CHILDREN))
         low, high = inner_low >> w.NODE_BITS, inner_high >> w.NODE_BITS
