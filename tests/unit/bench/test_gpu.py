@@ -112,7 +112,7 @@ def test_a_rival_draws_by_the_priorities_that_it_was_given_last():
 # Of W1 at a million rows: (call, launches, bytes).
 BUDGETS = [
     (budget.add(budget.W1, 10**6, 1, prioritized=False), 1, 2 * 192),
-    (budget.add(budget.W1, 10**6, 1, prioritized=True), 2, 2 * 192 + 64 * 7),
+    (budget.add(budget.W1, 10**6, 1, prioritized=True), 1, 2 * 192 + 64 * 7),
     (budget.sample(budget.W1, 10**6, 256, prioritized=False), 2, 256 * (192 + 182)),
     (
         budget.sample(budget.W1, 10**6, 256, prioritized=True),
@@ -121,7 +121,7 @@ BUDGETS = [
     ),
     (
         budget.update(10**6, 256),
-        3,
+        1,
         256 * (8 + 4 + 64) + 64 * (3 * 256 + 123 + 16 + 2 + 1),
     ),
 ]
@@ -143,6 +143,6 @@ def test_the_page_about_gpus_shows_what_is_computed():
     assert budget.table(budget.budgets()) in page
 
 
-def test_an_update_of_many_may_launch_once_a_level_more():
-    assert budget.update(10**6, 4096).launches == 3
-    assert budget.update(10**6, 4097).launches == 3 + 6
+def test_more_rows_than_one_program_takes_in_need_more_launches():
+    assert budget.update(10**6, 4096).launches == 1
+    assert budget.update(10**6, 4097).launches == 5
