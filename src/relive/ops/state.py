@@ -49,7 +49,7 @@ class State:
     age_counts: Tensor
     reuse_counts: Tensor
     header: int = field(init=False)  # address of the words: all that a CPU kernel is given
-    workspace: dict[str, Tensor] = field(init=False)  # of CUDA kernels, to be reused; not saved
+    workspace: dict[str, Any] = field(init=False)  # of CUDA kernels, to be reused; not saved
     host: Any = field(init=False)  # the words as an array, where the host can read them at once
 
     def __post_init__(self) -> None:

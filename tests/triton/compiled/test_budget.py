@@ -47,7 +47,9 @@ def compiled(version, capability, kinds):
         cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    entries = [json.loads(line) for line in done.stdout.splitlines()]
+    assert folder is None or {folder.name} == {f"triton-{entry['triton']}" for entry in entries}
+    return entries
 
 
 def limit(kernel, name):
