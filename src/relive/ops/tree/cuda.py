@@ -21,6 +21,7 @@ from relive.ops.launch import blocks, launch
 from relive.ops.nodes.cuda import (
     CHILDREN,
     INFINITY,
+    MOST_REGISTERS,
     NODES,
     block_of,
     children_of,
@@ -322,4 +323,5 @@ def rebuild(state: State) -> None:
             LEVEL=level,
             **constants(state),
             warps=4,
+            maxnreg=MOST_REGISTERS,
         )
