@@ -19,16 +19,17 @@ from torch import Tensor
 
 from relive.ops.lanes.cuda import plan_rows, plan_words
 from relive.ops.launch import blocks, launch, power_of_two
+from relive.ops.nodes.cuda import MOST_REGISTERS, constants
 from relive.ops.pack.cuda import pack
 from relive.ops.rows.cuda import build_rows, keep_steps
-from relive.ops.tree.cuda import constants, enter_rows
+from relive.ops.tree.cuda import enter_rows
 
 if TYPE_CHECKING:
     from relive.ops.pack.reference import Column
     from relive.ops.state import State
 
 FEW = 16  # steps that one program plans and writes
-PLANNED_AT_ONCE = 1024  # steps
+PLANNED_AT_ONCE = 512  # steps
 TILE_WORDS = 512  # words of 8 bytes that a program copies at once
 
 
@@ -233,6 +234,7 @@ class _Call(NamedTuple):
             TRACKS=len(state.uses) > 0,
             **constants(state),
             **self._tiles(plans),
+            **({"maxnreg": MOST_REGISTERS} if plans else {}),  # it may have them: no spills
             ROWS=block,
             WORDS=piece,
         )
