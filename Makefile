@@ -11,7 +11,7 @@ ARGS ?=
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-long coverage bench lint types docs format check clean
+.PHONY: help setup train test test-kernels test-long coverage bench bench-gpu lint types docs format check clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -35,8 +35,12 @@ $(STAMP): pyproject.toml constraints.txt
 train: $(STAMP) ## train DQN with prioritized replay on CartPole-v1
 	@$(BIN)/relive train dqn --env CartPole-v1 --replay.sampler proportional --device cpu $(ARGS)
 
-test: $(STAMP) ## run all tests, and the code in README and docs
+test: $(STAMP) ## run all tests, the code in README and docs, and (without ARGS) test-kernels
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 $(ARGS)
+	$(if $(ARGS),,$(MAKE) test-kernels)
+
+test-kernels: $(STAMP) ## run the kernels for GPUs on this processor, in Triton's interpreter
+	TRITON_INTERPRET=1 $(ONE_THREAD) $(BIN)/python -m pytest -n 2 tests/triton $(ARGS)
 
 test-long: $(STAMP) ## run the long tests of the buffer, and no others (some ten minutes)
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal --long $(ARGS)
@@ -56,6 +60,13 @@ build/peers/%/.installed: benchmarks/peers/%.txt
 	@{ $(call make_venv,build/peers/$*); } && \
 	  build/peers/$*/bin/python -m pip install -q --disable-pip-version-check -r $< && touch $@ || \
 	  { rm -rf build/peers/$*; echo "$* could not be installed and is left out"; }
+
+bench-gpu: $(STAMP) ## check and measure the buffer on a CUDA device (some minutes)
+	$(BIN)/python -m benchmarks.gpu $(ARGS)
+
+# Another version of Triton; kernels are compiled with each that lies there (make build/triton-3.6.0).
+build/triton-%: | $(STAMP)
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --target $@ triton==$*
 
 lint: $(STAMP) ## ruff (rules and format), import rules, spelling
 	$(BIN)/ruff check .

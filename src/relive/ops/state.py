@@ -52,10 +52,12 @@ class State:
     age_counts: Tensor
     reuse_counts: Tensor
     header: int = field(init=False)  # address of the words: all that a CPU kernel is given
+    workspace: dict[str, Any] = field(init=False)  # of CUDA kernels, to be reused; not saved
     host: Any = field(init=False)  # the words as an array, where the host can read them at once
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "header", self.words.data_ptr())
+        object.__setattr__(self, "workspace", {})
         object.__setattr__(self, "host", self.words.numpy() if self.words.is_cpu else self.words)
         for word, tensor in (
             (w.ROWS, self.rows),

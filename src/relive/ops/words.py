@@ -73,6 +73,7 @@ RESCALES = 80
 OUT_OF_RANGE = 81
 SORTS = 82
 RANGE_ROWS_GONE = 83
+EMPTY_SAMPLES = 84  # on CUDA, where a batch of nothing is not refused
 
 # float64
 FLOATS = 88

@@ -1,0 +1,1 @@
+"""What an update asks for and who decides, in kernels."""

@@ -1,0 +1,1 @@
+"""From places in the mass to the rows that have them."""

@@ -1,0 +1,1 @@
+"""Drawing rows of the parts of a batch."""

@@ -1,0 +1,1 @@
+"""Leaves of new rows, in kernels."""

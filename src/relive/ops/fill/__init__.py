@@ -1,0 +1,1 @@
+"""Filling a batch with the rows that were drawn."""

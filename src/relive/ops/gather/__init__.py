@@ -1,0 +1,1 @@
+"""Fields of rows, copied into a batch."""

@@ -1,0 +1,1 @@
+"""Nodes of the tree, in kernels."""

@@ -1,0 +1,1 @@
+"""Which parts a batch is drawn from."""

@@ -1,0 +1,1 @@
+"""Steps are folded and copied to where they belong."""

@@ -1,0 +1,1 @@
+"""Importance weights."""

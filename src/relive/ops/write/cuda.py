@@ -1,0 +1,276 @@
+"""Writing steps, in Triton: first a plan of all rows (`lanes.cuda`), then the rows (`rows.cuda`).
+
+The plan is made by one program, which also gives the new rows their leaves; the rows are built by
+as many as there are blocks of steps. Where few steps are concerned one program does all. What a
+launch reads no other program of it writes: steps that begin to wait take the places of others that
+waited, so where there are many times they are put there by a third launch.
+
+n  steps folded into one row    L  lanes    T  times
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from relive.ops.lanes.cuda import plan_rows, plan_words
+from relive.ops.launch import blocks, launch, power_of_two
+from relive.ops.nodes.cuda import MOST_REGISTERS, constants
+from relive.ops.pack.cuda import pack
+from relive.ops.rows.cuda import build_rows, keep_steps
+from relive.ops.tree.cuda import enter_rows
+
+if TYPE_CHECKING:
+    from relive.ops.pack.reference import Column
+    from relive.ops.state import State
+
+FEW = 16  # steps that one program plans and writes
+PLANNED_AT_ONCE = 512  # steps
+TILE_WORDS = 512  # words of 8 bytes that a program copies at once
+
+
+@triton.jit(do_not_specialize=["times", "first_lane", "first_time"])
+def write_kernel(
+    words,
+    rows,
+    pending,
+    lanes,
+    gammas,
+    leaves,
+    sums,
+    mins,
+    maxs,
+    errors,
+    uses,
+    reuse_counts,
+    plan,
+    steps,
+    times,
+    first_lane,
+    first_time,
+    LANES: tl.constexpr,
+    N_STEP: tl.constexpr,
+    ROW_BYTES: tl.constexpr,
+    CLOSE: tl.constexpr,
+    READY_MADE: tl.constexpr,
+    PLANS: tl.constexpr,
+    EMITS: tl.constexpr,
+    KEEPS: tl.constexpr,
+    PRIORITIZED: tl.constexpr,
+    RANKED: tl.constexpr,
+    TRACKS: tl.constexpr,
+    LEVELS: tl.constexpr,
+    MINS: tl.constexpr,
+    MAXS: tl.constexpr,
+    ROWS: tl.constexpr,
+    WORDS: tl.constexpr,
+    TILE_TIMES: tl.constexpr,
+    TILE_LANES: tl.constexpr,
+    LAYOUT: tl.constexpr,
+):
+    """Plan rows and give them leaves (one program), build them, or keep steps; or all of it."""
+    block, piece, pieces = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
+    if PLANS:
+        first_id, next_id = plan_rows(
+            words,
+            lanes,
+            rows,
+            plan,
+            steps,
+            times,
+            first_lane,
+            LANES,
+            N_STEP,
+            ROW_BYTES,
+            CLOSE,
+            READY_MADE,
+            TILE_TIMES,
+            TILE_LANES,
+        )
+        if PRIORITIZED:
+            enter_rows(
+                words,
+                leaves,
+                sums,
+                mins,
+                maxs,
+                errors,
+                first_id,
+                next_id,
+                RANKED,
+                LEVELS,
+                MINS,
+                MAXS,
+            )
+        tl.debug_barrier()
+    if EMITS:
+        build_rows(
+            words,
+            rows,
+            pending,
+            gammas,
+            uses,
+            reuse_counts,
+            plan,
+            steps,
+            times,
+            first_lane,
+            first_time,
+            block,
+            piece,
+            pieces,
+            LANES,
+            N_STEP,
+            ROW_BYTES,
+            CLOSE,
+            READY_MADE,
+            TRACKS,
+            ROWS,
+            WORDS,
+        )
+    if KEEPS:
+        keep_steps(
+            pending,
+            lanes,
+            steps,
+            times,
+            first_lane,
+            first_time,
+            block,
+            piece,
+            pieces,
+            LANES,
+            N_STEP,
+            ROW_BYTES,
+            ROWS,
+            WORDS,
+        )
+
+
+class _Call(NamedTuple):
+    """What one call writes.
+
+    Attributes:
+        steps: uint8 [at least T, L, row_bytes].
+    """
+
+    state: State
+    steps: Tensor
+    times: int
+    lanes: range
+    ready_made: bool
+    close: bool
+
+    def run(self) -> None:
+        """Launch what is needed."""
+        state, num_lanes = self.state, len(self.lanes)
+        n_step = 1 if self.ready_made else state.pending.shape[1]
+        size = plan_words(num_lanes, self.times)
+        plan = torch.empty(size, dtype=torch.int64, device=state.words.device)
+        oldest = 1 - n_step
+        items = (self.times - oldest) * num_lanes
+        keeps = n_step > 1 and not self.close
+        at_once = keeps and self.times <= 1
+        if items <= FEW and self.times <= 1:
+            emits = items > 0
+            self._launch(plan, oldest, items, plans=True, emits=emits, keeps=keeps)
+            return
+        self._launch(plan, oldest, 1, plans=True)
+        self._launch(plan, oldest, items, emits=True, keeps=at_once)
+        if keeps and not at_once:
+            first = max(0, self.times + oldest)
+            self._launch(plan, first, (self.times - first) * num_lanes, keeps=True)
+
+    def _launch(
+        self,
+        plan: Tensor,
+        first_time: int,
+        items: int,
+        *,
+        plans: bool = False,
+        emits: bool = False,
+        keeps: bool = False,
+    ) -> None:
+        state = self.state
+        row_words = state.rows.shape[1] // 8
+        block = power_of_two(items) if plans else max(1, TILE_WORDS // power_of_two(row_words))
+        piece = min(power_of_two(row_words), TILE_WORDS // block)
+        grid = (1, 1) if plans else (blocks(items, block), blocks(row_words, piece))
+        launch(
+            write_kernel,
+            grid,
+            state.words,
+            state.rows,
+            state.pending,
+            state.lanes,
+            state.gammas,
+            state.leaves,
+            state.sums,
+            state.mins,
+            state.maxs,
+            state.errors,
+            state.uses,
+            state.reuse_counts,
+            plan,
+            self.steps,
+            self.times,
+            self.lanes.start,
+            first_time,
+            warps=8 if plans and len(state.leaves) > 0 else 4,
+            LANES=len(self.lanes),
+            N_STEP=state.pending.shape[1],
+            ROW_BYTES=state.rows.shape[1],
+            CLOSE=self.close,
+            READY_MADE=self.ready_made,
+            PLANS=plans,
+            EMITS=emits,
+            KEEPS=keeps,
+            PRIORITIZED=plans and len(state.leaves) > 0,
+            RANKED=len(state.errors) > 0,
+            TRACKS=len(state.uses) > 0,
+            **constants(state),
+            **self._tiles(plans),
+            **({"maxnreg": MOST_REGISTERS} if plans else {}),  # it may have them: no spills
+            ROWS=block,
+            WORDS=piece,
+        )
+
+    def _tiles(self, plans: bool) -> dict[str, int]:
+        """How many times and lanes are planned at once; few sizes, so that few are compiled."""
+        lanes = min(power_of_two(len(self.lanes)), PLANNED_AT_ONCE // 2)
+        most = PLANNED_AT_ONCE // lanes
+        times = next(k for k in (2, 32, most) if k > self.times or k >= most)
+        return {"TILE_TIMES": times if plans else 1, "TILE_LANES": lanes if plans else 1}
+
+
+def write(state: State, steps: Tensor) -> None:
+    """See `reference.write`; one launch for few steps, else two."""
+    _Call(state, steps, 1, range(len(state.lanes)), ready_made=False, close=False).run()
+
+
+def extend(
+    state: State,
+    columns: list[Column],
+    count: int,
+    lanes: range,
+    staging: Tensor,
+    *,
+    ready_made: bool,
+    close: bool,
+) -> None:
+    """See `reference.extend`; columns are tensors on the device, `staging` is not used.
+
+    Five launches at most, of which the first two make packed steps of the columns.
+    """
+    steps = torch.zeros(count, state.rows.shape[1], dtype=torch.uint8, device=state.rows.device)
+    pack(steps, columns)
+    _Call(state, steps, count // len(lanes), lanes, ready_made=ready_made, close=close).run()
+
+
+def flush(state: State, lanes: range) -> None:
+    """See `reference.flush`; one launch for few steps, else two."""
+    _Call(state, state.pending, 0, lanes, ready_made=False, close=True).run()

@@ -1,0 +1,148 @@
+"""The benchmark for GPUs, as far as it goes without one: its sums, and its sections on the CPU."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.gpu import budget
+from benchmarks.gpu.__main__ import main
+from benchmarks.gpu.checks import CHECKS, NEED_CUDA
+from benchmarks.gpu.distribution import chi_square, kolmogorov_smirnov, spread
+from benchmarks.gpu.report import Report, brief
+from benchmarks.gpu.rivals import Cumsum, Rows, WholeTree
+from benchmarks.gpu.speed import TIMES
+from benchmarks.gpu.workload import TINY
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("name", [name for name in {**CHECKS, **TIMES} if name not in NEED_CUDA])
+def test_a_section_runs_on_small_buffers_of_the_cpu(name):
+    json.dumps({**CHECKS, **TIMES}[name](CPU, TINY))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_a_cuda_device_nothing_is_measured(tmp_path, capsys):
+    assert main(["--save", str(tmp_path / "gpu.json")]) == 2
+    assert "no CUDA device" in capsys.readouterr().out
+    assert not (tmp_path / "gpu.json").exists()
+
+
+def test_a_section_that_fails_is_written_down_and_the_next_one_runs(tmp_path):
+    report = Report(tmp_path / "results" / "gpu.json", deadline=100, head={"date": "today"})
+    assert not report.run("first", lambda: 1 / 0)
+    assert report.run("second", lambda: {"us": 3.0})
+    written = json.loads((tmp_path / "results" / "gpu.json").read_text())
+    first, second = written["sections"]["first"], written["sections"]["second"]
+    assert (written["date"], first["ok"], second["ok"]) == ("today", False, True)
+    assert first["error"] == "ZeroDivisionError: division by zero"
+    assert "lambda" in first["traceback"]
+    assert second["us"] == 3
+
+
+def test_a_section_that_would_begin_too_late_is_left_out(tmp_path):
+    report = Report(tmp_path / "gpu.json", deadline=-1, head={})
+    assert not report.run("late", lambda: {"us": 3.0})
+    assert report.results["sections"]["late"] == {
+        "ok": False,
+        "left_out": "there was no time left",
+    }
+
+
+def test_a_result_is_told_in_a_line():
+    result = {"ok": True, "us": {"eager": 12.34567, "graph": 3.0}, "rows": 7, "traceback": "..."}
+    assert brief(result) == "us: eager 12.35, graph 3; rows 7"
+
+
+# Draws of two things and of four, how often each was expected, and the tabled p value.
+CHI_SQUARE = [
+    ([50, 50], [50, 50], 1.0),
+    ([60, 40], [50, 50], 0.0455),
+    ([30, 20, 25, 25], [25, 25, 25, 25], 0.5724),
+    ([100, 0], [50, 50], 0.0),
+]
+
+
+@pytest.mark.parametrize(("drawn", "expected", "p"), CHI_SQUARE)
+def test_the_chi_square_test_gives_tabled_values(drawn, expected, p):
+    assert chi_square(np.array(drawn), np.array(expected, float)) == pytest.approx(p, abs=1e-4)
+
+
+def test_the_kolmogorov_smirnov_test_tells_uniform_numbers_from_others():
+    uniform = (np.arange(1000) + 0.5) / 1000
+    assert kolmogorov_smirnov(uniform) == 1
+    # 1.3581 / sqrt(n) is the tabled distance that one sample in twenty exceeds
+    assert kolmogorov_smirnov(0.0423 + 0.9577 * uniform) == pytest.approx(0.05, abs=1e-3)
+    assert kolmogorov_smirnov(np.zeros(1000)) < 1e-6
+
+
+def test_draws_are_spread_over_their_share_of_the_mass():
+    probabilities, rng = np.array([0.5, 0.2, 0.3]), np.random.default_rng(0)
+    ids = np.array([0, 1, 2, 2])
+    places = spread(ids, probabilities, rng)
+    assert np.all(places >= [0, 0.5, 0.7, 0.7])
+    assert np.all(places < [0.5, 0.7, 1, 1])
+
+
+@pytest.mark.parametrize("kind", [Cumsum, WholeTree])
+def test_a_rival_draws_in_proportion_to_priorities(kind):
+    torch.manual_seed(0)
+    priorities = torch.tensor([1.0, 0.0, 3.0, 0.0, 0.0, 4.0])
+    rival = kind(Rows(6, 4000, CPU), priorities.clone(), 4000)
+    slots = rival.step(torch.ones(4000)).numpy()
+    assert set(slots) == {0, 2, 5}
+    drawn = np.bincount(slots, minlength=6)[[0, 2, 5]]
+    assert chi_square(drawn, 4000 * np.array([1, 3, 4]) / 8) > 1e-4
+    assert rival.rows.out["obs"][:, 0].tolist() == slots.tolist()
+
+
+def test_a_rival_draws_by_the_priorities_that_it_was_given_last():
+    for kind in (Cumsum, WholeTree):
+        rival = kind(Rows(8, 64, CPU), torch.ones(8), 64)
+        rival.step(torch.zeros(64))  # all of them, and their priority becomes eps^alpha
+        leaves = rival.priorities if kind is Cumsum else rival.tree[rival.size :][:8]
+        assert leaves.max() < 1e-3
+        if kind is WholeTree:
+            assert rival.tree[1] == pytest.approx(float(leaves.sum()))
+
+
+# Of W1 at a million rows: (call, launches, bytes).
+BUDGETS = [
+    (budget.add(budget.W1, 10**6, 1, prioritized=False), 1, 2 * 192),
+    (budget.add(budget.W1, 10**6, 1, prioritized=True), 1, 2 * 192 + 64 * 7),
+    (budget.sample(budget.W1, 10**6, 256, prioritized=False), 2, 256 * (192 + 182)),
+    (
+        budget.sample(budget.W1, 10**6, 256, prioritized=True),
+        2,
+        256 * (192 + 182) + 64 * (3 * 256 + 123 + 16 + 2 + 1),
+    ),
+    (
+        budget.update(10**6, 256),
+        1,
+        256 * (8 + 4 + 64) + 64 * (3 * 256 + 123 + 16 + 2 + 1),
+    ),
+]
+
+
+@pytest.mark.parametrize(("entry", "launches", "moved"), BUDGETS)
+def test_a_budget_counts_every_node_that_draws_share_once(entry, launches, moved):
+    assert (entry.launches, entry.bytes) == (launches, moved)
+
+
+def test_the_floor_is_the_time_of_the_bytes():
+    entry = budget.Budget(name="copy", launches=1, bytes=4_300_000, depth=1)
+    assert entry.microseconds() == pytest.approx(1.0)
+    assert entry.microseconds(bandwidth=2.15e12) == pytest.approx(2.0)
+
+
+def test_the_page_about_gpus_shows_what_is_computed():
+    page = (Path(__file__).parents[3] / "docs" / "cuda.md").read_text(encoding="utf-8")
+    assert budget.table(budget.budgets()) in page
+
+
+def test_more_rows_than_one_program_takes_in_need_more_launches():
+    assert budget.update(10**6, 4096).launches == 1
+    assert budget.update(10**6, 4097).launches == 5
