@@ -14,7 +14,7 @@ import triton.language as tl
 from relive.fields import LAST_LINK
 from relive.ops import words as w
 from relive.ops.lanes.cuda import begin_at, first_id_at, has_ended, lane_words_of, ring_slot
-from relive.ops.tree.cuda import bit_length
+from relive.ops.nodes.cuda import bit_length
 
 FARTHEST = tl.constexpr(LAST_LINK)
 TOGETHER = tl.constexpr(8)  # steps of a window that are read at the same time

@@ -16,7 +16,6 @@ import triton
 import triton.language as tl
 
 from relive.ops import words as w
-from relive.ops.enter.cuda import enter_rows as enter_rows
 from relive.ops.launch import blocks, launch
 from relive.ops.nodes.cuda import (
     CHILDREN,
@@ -36,11 +35,6 @@ from relive.ops.nodes.cuda import (
     total_fits,
     tree_of,
 )
-from relive.ops.nodes.cuda import LEAVES_PER_NODE as LEAVES_PER_NODE
-from relive.ops.nodes.cuda import bit_length as bit_length
-from relive.ops.nodes.cuda import real as real
-from relive.ops.nodes.cuda import root_extremum as root_extremum
-from relive.ops.nodes.cuda import store_real as store_real
 from relive.ops.power.cuda import power_of_two
 from relive.ops.tree.shape import level_sizes
 

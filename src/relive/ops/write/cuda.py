@@ -19,10 +19,9 @@ from torch import Tensor
 
 from relive.ops.lanes.cuda import plan_rows, plan_words
 from relive.ops.launch import blocks, launch, power_of_two
-from relive.ops.nodes.cuda import MOST_REGISTERS, constants
 from relive.ops.pack.cuda import pack
 from relive.ops.rows.cuda import build_rows, keep_steps
-from relive.ops.tree.cuda import enter_rows
+from relive.ops.tree.cuda import MOST_REGISTERS, constants, enter_rows
 
 if TYPE_CHECKING:
     from relive.ops.pack.reference import Column
