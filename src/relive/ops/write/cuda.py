@@ -17,11 +17,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from relive.ops.enter.cuda import enter_rows
 from relive.ops.lanes.cuda import plan_rows, plan_words
 from relive.ops.launch import blocks, launch, power_of_two
+from relive.ops.nodes.cuda import MOST_REGISTERS, constants
 from relive.ops.pack.cuda import pack
 from relive.ops.rows.cuda import build_rows, keep_steps
-from relive.ops.tree.cuda import MOST_REGISTERS, constants, enter_rows
 
 if TYPE_CHECKING:
     from relive.ops.pack.reference import Column
