@@ -166,3 +166,11 @@ def test_a_batch_larger_than_the_caches_is_the_same_in_both():
 def test_a_plan_tells_what_storing_in_fewer_bits_saves(field, gigabytes):
     planned = plan(100_000, {"obs": field, "action": Field((), torch.int64)}, batch_size=0)
     assert planned.total / 1e9 == pytest.approx(gigabytes, abs=0.05)
+
+
+@KERNELS
+@pytest.mark.parametrize(("n_step", "reward"), [(1, -0.0), (1, 0.0), (2, 0.0)])
+def test_the_sign_of_a_reward_of_zero_is_kept_where_nothing_is_folded(kernels, n_step, reward):
+    buffer = image_buffer(kernels, n_step=n_step)
+    buffer.add(**{**step(np.zeros(3, np.uint8)), "reward": reward, "terminated": True})
+    assert torch.signbit(buffer.all().reward).tolist() == [np.signbit(reward)]

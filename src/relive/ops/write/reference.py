@@ -132,6 +132,8 @@ def _emit_first(state: State, lane: int) -> None:
     gamma, reward = float(state.gammas[1]), 0.0
     for step in reversed(window):
         reward = float(_float(step, state.word(w.REWARD_OFFSET))) + gamma * reward
+    if n == 1:  # nothing to fold: -0.0 keeps its sign
+        reward = float(_float(row, state.word(w.REWARD_OFFSET)))
     terminated, truncated = _flags(state, last)
     _float(row, state.word(w.REWARD_OFFSET)).fill_(reward)
     _float(row, state.word(w.DISCOUNT_OFFSET)).fill_(
