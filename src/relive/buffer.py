@@ -696,7 +696,13 @@ class ReplayBuffer:
             buffer = cls(**{**settings, **wanted})
         except (TypeError, RecursionError) as error:
             raise CorruptError(f"the settings of the buffer are damaged: {error}") from None
-        loading.load(buffer._state, buffer._ops, folder, manifest)
+        try:
+            loading.load(buffer._state, buffer._ops, folder, manifest)
+        except CorruptError:
+            if loading.read_settings(folder) == manifest:
+                raise
+            # saved again while it was being read
+            return cls.load(path, capacity=capacity, device=device, kernels=kernels)
         same_rows = manifest["row_bytes"] == buffer._layout.row_bytes
         if same_rows and buffer.capacity == settings["capacity"]:
             buffer._saver.note(folder, manifest)  # the next save adds to what is there

@@ -77,7 +77,7 @@ class TrajectoryStore:
             if fields is None:
                 raise files.none_there(self._path)
             self._path.mkdir(parents=True, exist_ok=True)
-        held = Lock(self._path)
+        held = Lock(self._path, "read it with mode='r', or write to another store")
         try:
             if fields is not None and not files.is_made(self._path):
                 files.make(self._path, describe({"fields": dict(fields)}))

@@ -19,6 +19,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from relive.errors import CorruptError, InputError
+from relive.locks import fork_safe_lock
 from relive.ops import words as w
 from relive.storage.files import bytes_of, read_manifest, write_bytes, write_manifest
 from relive.storage.notes import flatten
@@ -35,6 +36,14 @@ if TYPE_CHECKING:
 FORMAT = 1
 MANIFEST = "manifest.json"
 OURS = re.compile(r"(?:rows|state)-(\d+)\.bin")  # nothing else in a folder is ever touched
+
+
+_folders: dict[Path, Any] = {}
+
+
+def _folder_lock(folder: Path) -> Any:
+    """One save of this process at a time writes into a folder."""
+    return _folders.setdefault(folder.resolve(), fork_safe_lock())
 
 
 class Saver:
@@ -138,23 +147,31 @@ class Saver:
         content: dict[str, Any],
         before: dict[str, Any] | None,
     ) -> None:
-        segments = [] if before is None else before["segments"]
-        manifest = content | write(folder, snapshot, segments)
-        write_manifest(folder, MANIFEST, manifest)
-        self.note(folder, manifest)
-        _remove_others(folder, manifest)
+        with _folder_lock(folder):  # another buffer of this process may save there too
+            if before is not None and self._before(folder) != before:
+                raise InputError(f"another buffer has been saved into {folder} meanwhile")
+            segments = [] if before is None else before["segments"]
+            manifest = content | write(folder, snapshot, segments)
+            write_manifest(folder, MANIFEST, manifest)
+            self.note(folder, manifest)
+            _remove_others(folder, manifest)
 
     def _before(self, folder: Path) -> dict[str, Any] | None:
         """The manifest there, if that folder holds just what this buffer put or found there.
 
-        Only then can a save leave out what is there already.
+        Only then can a save leave out what is there already. Rows that have been removed or cut are
+        seen here and written anew; their content is not read.
         """
         known = self._manifests.get(folder.resolve())
         if known is None:
             return None
         try:
-            return known if read_manifest(folder, MANIFEST) == known else None
-        except (InputError, CorruptError):
+            whole = all(
+                (folder / segment["file"]).stat().st_size == segment["nbytes"]
+                for segment in known["segments"]
+            )
+            return known if whole and read_manifest(folder, MANIFEST) == known else None
+        except (InputError, CorruptError, OSError):
             return None
 
     def note(self, folder: Path, manifest: dict[str, Any]) -> None:

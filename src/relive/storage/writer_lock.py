@@ -18,19 +18,23 @@ LOCK = "lock"
 class Lock:
     """Held by at most one process, and let go when that ends, however it ends.
 
+    Args:
+        folder: Has a file for it.
+        instead: What to do while another process writes.
+
     Raises:
         UnsupportedError: another holds it.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, instead: str) -> None:
         self._file = (folder / LOCK).open("a+b", buffering=0)
         if not _lock(self._file):
             self._file.seek(0)
             holder = self._file.read(20).decode(errors="replace") or "unknown"
             self._file.close()
             raise UnsupportedError(
-                f"{folder} is being written by process {holder}, and a store has one writer at a "
-                "time; read it with mode='r', or write to another store"
+                f"{folder} is being written by process {holder}, and has one writer at a time; "
+                f"{instead}"
             )
         self._file.truncate(0)
         self._file.write(str(os.getpid()).encode())

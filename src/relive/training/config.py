@@ -177,6 +177,8 @@ class TrainConfig:
                 raise ConfigError(f"{name} is at least {least}; given {value}")
         if self.threads is not None and self.threads > MOST_THREADS:
             raise ConfigError(f"threads is at most {MOST_THREADS}; given {self.threads}")
+        if self.seed >= 2**63:
+            raise ConfigError(f"seed is below 2^63; given {self.seed}")
         if self.device == "cuda" and not torch.cuda.is_available():
             raise ConfigError("device cuda: this machine, or its PyTorch, has no CUDA; use cpu")
 

@@ -4,6 +4,7 @@ config.json          the settings
 metrics.jsonl        every record, one a line
 policy.safetensors   the weights of the policy
 checkpoint/          the last save, to go on from
+lock                 held by the process that trains
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relive.errors import ConfigError, InputError
+from relive.storage.writer_lock import Lock
 from relive.training.checkpoint import CHECKPOINT, Checkpoints, load_checkpoint, require_same
 from relive.training.config import TrainConfig
 from relive.training.loop import Trainer
@@ -90,10 +92,11 @@ def run(config: TrainConfig, sinks: Sequence[Sink] = ()) -> RunResult:
     parts = build(config)
     config = with_run_directory(config)
     assert config.out is not None  # filled in
-    settings = json.dumps(config.to_json(), indent=2)
-    (config.out / CONFIG).write_text(settings + "\n", encoding="utf-8")
-    trainer = Trainer(config, parts)
-    return _to_the_end(trainer, parts, JsonLines(config.out / METRICS), sinks)
+    with _alone(config.out):
+        settings = json.dumps(config.to_json(), indent=2)
+        (config.out / CONFIG).write_text(settings + "\n", encoding="utf-8")
+        trainer = Trainer(config, parts)
+        return _to_the_end(trainer, parts, JsonLines(config.out / METRICS), sinks)
 
 
 def resume(
@@ -114,19 +117,31 @@ def resume(
         InputError: No run is there, it has ended, or it was never saved.
         ConfigError: A setting differs; says which.
         CorruptError: The save is damaged.
-        UnsupportedError: The environment cannot be brought back to where it was.
+        UnsupportedError: The environment cannot be brought back to where it was, or another
+            process is at it.
     """
     saved = run_settings(out)
     config = saved if config is None else config
     require_same(saved, config)
-    if _has_ended(out / METRICS):
-        raise InputError(f"the run in {out} has come to its end: there is nothing to go on with")
-    buffer, note = load_checkpoint(out / CHECKPOINT, config)
-    parts = build(config, buffer)
-    trainer = Trainer(config, parts)
-    trainer.load_state_dict(note["trainer"], buffer_kept=buffer is not None)
-    metrics = JsonLines(out / METRICS, keep=note["metrics_bytes"])
-    return _to_the_end(trainer, parts, metrics, sinks)
+    with _alone(out):
+        if _has_ended(out / METRICS):
+            raise InputError(f"the run in {out} has come to its end: nothing is left to do")
+        buffer, note = load_checkpoint(out / CHECKPOINT, config)
+        parts = build(config, buffer)
+        trainer = Trainer(config, parts)
+        trainer.load_state_dict(note["trainer"], buffer_kept=buffer is not None)
+        metrics = JsonLines(out / METRICS, keep=note["metrics_bytes"])
+        return _to_the_end(trainer, parts, metrics, sinks)
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """Keeps other processes from writing the same run; the lock ends with the process."""
+    lock = Lock(out, "wait for its end, or name another run directory")
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def run_settings(out: Path) -> TrainConfig:

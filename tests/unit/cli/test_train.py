@@ -27,6 +27,7 @@ TINY += ["--eval-episodes", "2"]
 FILES = {
     "checkpoint",
     "config.json",
+    "lock",
     "metrics.jsonl",
     "policy.safetensors",
     "report.html",

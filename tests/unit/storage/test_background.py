@@ -333,3 +333,45 @@ def test_rows_that_another_device_pads_otherwise_are_loaded(tmp_path, monkeypatc
     other.save(tmp_path)
     monkeypatch.setattr("relive.storage.memory.ROW_ALIGNMENT", {"cpu": 16})
     assert_same_where_held(buffer, ReplayBuffer.load(tmp_path))
+
+
+@pytest.mark.parametrize("damage", ["removed", "cut"])
+def test_rows_that_are_gone_from_the_folder_are_written_anew(tmp_path, damage):
+    buffer = numbered(100)
+    buffer.save(tmp_path)
+    write(buffer, 10)
+    buffer.save(tmp_path)
+    file = min(tmp_path.glob("rows-*.bin"))
+    if damage == "removed":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:-1])
+    write(buffer, 10)
+    buffer.save(tmp_path)
+    assert_same_where_held(buffer, ReplayBuffer.load(tmp_path))
+
+
+def test_two_buffers_that_save_into_one_folder_leave_it_whole(tmp_path):
+    one, other = numbered(50), numbered(80)
+    for _ in range(20):
+        saves = [buffer.save(tmp_path, background=True) for buffer in (one, other)]
+        for saving in saves:
+            assert saving.exception(60) is None or isinstance(saving.exception(), InputError)
+        assert len(ReplayBuffer.load(tmp_path)) in (50, 80)
+
+
+def test_a_buffer_that_is_saved_again_while_it_is_read_is_read_again(tmp_path, monkeypatch):
+    from relive.storage import loading
+
+    buffer = numbered(100)
+    buffer.save(tmp_path)
+    read, saved = loading._arrays, []
+
+    def later(folder, manifest):
+        if not saved:
+            write(buffer, 5)
+            saved.append(buffer.save(tmp_path))
+        return read(folder, manifest)
+
+    monkeypatch.setattr(loading, "_arrays", later)
+    assert len(ReplayBuffer.load(tmp_path)) == 105

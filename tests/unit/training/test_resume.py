@@ -400,3 +400,16 @@ def test_a_run_that_says_it_has_ended_is_saved_as_it_ended(tmp_path, monkeypatch
     measured = Listener(ReplayMeasured, opened.set)  # the last save is under way until then
     run(tiny(out=tmp_path, save_every=0), [measured, Listener(RunEnded, look)])
     assert seen == [300]
+
+
+def test_a_run_that_another_process_is_at_is_left_alone(stopped):
+    from relive.storage.writer_lock import Lock
+
+    before = {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()}
+    held = Lock(stopped, "")
+    with pytest.raises(UnsupportedError, match=r"is being written by process \d+, .* wait for its"):
+        resume(stopped)
+    held.release()
+    del before[stopped / "lock"]
+    assert {path: path.read_bytes() for path in before} == before
+    assert resume(stopped).ended.step == 300

@@ -38,6 +38,7 @@ def test_a_run_directory_holds_settings_records_and_policy(tmp_path):
     result = run(tiny(out=tmp_path / "run"), [listener])
     assert {path.name for path in result.out.iterdir()} == {
         "checkpoint",
+        "lock",
         "config.json",
         "metrics.jsonl",
         "policy.safetensors",
