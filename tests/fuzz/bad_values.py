@@ -6,14 +6,15 @@ import datetime as dt
 import decimal
 import fractions
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SIZES = [-(2**63) - 1, -(2**63), -1, 0, 1, 2, 3, 255, 256, 2**31, 2**32, 2**40, 2**53]
 SIZES += [2**62, 2**63 - 1, 2**63, 2**64, 10**30, 10**5000]
@@ -96,13 +97,50 @@ def changed_array(rng: np.random.Generator, given: np.ndarray[Any, Any]) -> Any:
             return given
 
 
+TENSOR_FORMS: dict[str, Callable[[torch.Tensor], Any]] = {  # of the same contents, mostly
+    "as it is": lambda t: t,
+    "without memory": lambda t: t.to("meta"),
+    "sparse": lambda t: t.to_sparse(),
+    "with gradients": lambda t: t.clone().requires_grad_(),
+    "in a list, with gradients": lambda t: [t.clone().float().requires_grad_()],
+    "expanded": lambda t: t.expand(3, *t.shape),
+    "transposed or wider": lambda t: t.mT if t.ndim > 1 else t.double(),
+    "conjugated": lambda t: torch.complex(t.float(), t.float()).conj(),
+    "negated": lambda t: torch.complex(t.float(), t.float()).conj().imag,
+}
+QUANTIZED = {torch.quint8, torch.qint8, torch.qint32}
+NEVER_MADE = {torch.quint4x2, torch.quint2x4}  # torch has no function that makes one of a shape
+TENSOR_TYPES = [dtype for dtype in DTYPES if dtype not in NEVER_MADE]
+
+
+def zeros(size: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    with quietly():
+        if dtype in QUANTIZED:
+            return torch.quantize_per_tensor(torch.zeros(size), 1.0, 0, dtype)
+        # torch cannot fill all of them, but every one is made of bytes
+        return torch.zeros((*size, dtype.itemsize), dtype=torch.uint8).view(dtype).squeeze(-1)
+
+
+@cache
+def possible_forms(dtype: torch.dtype) -> tuple[str, ...]:
+    """The forms that torch can give this dtype; `test_bad_values` says what must be among them."""
+    found = []
+    for name, form in TENSOR_FORMS.items():
+        with quietly(), suppress(RuntimeError, NotImplementedError):
+            form(zeros((2,), dtype))
+            form(zeros((2, 2), dtype))
+            found.append(name)
+    return tuple(found)
+
+
 def tensor(rng: np.random.Generator) -> Any:
-    try:
-        with quietly():
-            made = torch.zeros(shape(rng), dtype=one(rng, DTYPES))
-    except (RuntimeError, NotImplementedError):  # dtypes without zeros
-        made = torch.empty(shape(rng))
-    return changed_tensor(rng, made)
+    return changed_tensor(rng, zeros(shape(rng), one(rng, TENSOR_TYPES)))
+
+
+def changed_tensor(rng: np.random.Generator, given: torch.Tensor) -> Any:
+    """Of the same contents, mostly, in another form."""
+    with quietly():
+        return TENSOR_FORMS[one(rng, list(possible_forms(given.dtype)))](given)
 
 
 @contextmanager
@@ -111,37 +149,6 @@ def quietly() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-
-
-def changed_tensor(rng: np.random.Generator, given: torch.Tensor) -> Any:
-    """Of the same contents, mostly, in another form."""
-    try:
-        with quietly():
-            return _changed_tensor(rng, given)
-    except (RuntimeError, NotImplementedError):  # what this dtype cannot do
-        return given
-
-
-def _changed_tensor(rng: np.random.Generator, given: torch.Tensor) -> Any:
-    match int(rng.integers(9)):
-        case 0:
-            return given.to("meta")
-        case 1:
-            return given.to_sparse()
-        case 2:
-            return given.clone().requires_grad_()
-        case 3:
-            return [given.clone().float().requires_grad_()]
-        case 4:
-            return given.expand(3, *given.shape)
-        case 5:
-            return given.mT if given.ndim > 1 else given.double()
-        case 6:
-            return torch.complex(given.float(), given.float()).conj()
-        case 7:
-            return torch.complex(given.float(), given.float()).conj().imag
-        case _:
-            return given
 
 
 def nested(rng: np.random.Generator) -> Any:

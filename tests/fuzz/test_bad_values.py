@@ -12,10 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
 
 from relive import Mixture, Proportional, ReliveError, ReplayBuffer, TrajectoryStore
 from relive.ops import words as w
-from tests.fuzz.bad_values import altered, anything, one
+from tests.fuzz.bad_values import (
+    DTYPES,
+    NEVER_MADE,
+    TENSOR_FORMS,
+    TENSOR_TYPES,
+    altered,
+    anything,
+    one,
+    possible_forms,
+    zeros,
+)
 from tests.fuzz.entries import (
     MAKERS,
     PLAIN,
@@ -192,3 +203,18 @@ def test_bad_and_late_priorities_move_their_counters_and_nothing_else(
             buffer.update_priorities(ids, **{kind: values})
         moved = [a - b for a, b in zip(buffer._state.words[COUNTED].tolist(), before, strict=True)]
         assert moved == [6, 6 - late.sum(), late.sum()]
+
+
+ORDINARY = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+WHOLE = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+
+
+def test_tensors_are_really_given_in_every_form() -> None:
+    for dtype in ORDINARY:
+        assert set(possible_forms(dtype)) == set(TENSOR_FORMS)
+    for dtype in WHOLE:
+        assert set(possible_forms(dtype)) == {*TENSOR_FORMS} - {"with gradients"}
+    for dtype in TENSOR_TYPES:
+        assert {"as it is", "expanded"} <= set(possible_forms(dtype)), dtype
+        assert zeros((2, 3), dtype).dtype == dtype
+    assert set(DTYPES) - set(TENSOR_TYPES) == NEVER_MADE

@@ -99,16 +99,17 @@ def recorded() -> Iterator[list[Launch]]:
 
 
 @contextmanager
-def launches(*, at_most: int) -> Iterator[None]:
-    """Counts kernels, of ours and of torch's.
+def launches(*, at_most: int) -> Iterator[list[str]]:
+    """Counts kernels, of ours and of torch's; their names, once the block has ended.
 
     Raises:
         BudgetError: there are more than `at_most`; says which.
     """
     operations = _Operations()
+    seen: list[str] = []
     with recorded() as kernels, launches_unseen(), operations:
-        yield
-    seen = [entry.kernel for entry in kernels] + operations.seen
+        yield seen
+    seen += [entry.kernel for entry in kernels] + operations.seen
     if len(seen) > at_most:
         raise BudgetError(f"{len(seen)} launches where {at_most} are allowed: {', '.join(seen)}")
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from relive.ops.pack import cuda, reference
+from tests.triton.arguments import launches
 from tests.triton.checker import checked
 
 SIZES = [1, 2, 3, 4, 8, 9, 12, 16, 24, 68, 100, 1000]
@@ -46,7 +47,9 @@ def test_columns_of_several_dtypes_are_packed_in_one_launch(count: int) -> None:
 
 
 def test_nothing_is_packed_of_no_rows() -> None:
-    cuda.pack(torch.zeros(0, 32, dtype=torch.uint8), [(0, 4, torch.zeros(0, 1))])
+    rows, column = torch.zeros(0, 32, dtype=torch.uint8), (0, 4, torch.zeros(0, 1))
+    with launches(at_most=0):
+        cuda.pack(rows, [column])
 
 
 @pytest.mark.parametrize(

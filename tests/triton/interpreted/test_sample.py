@@ -178,8 +178,16 @@ def test_programs_of_few_draws_agree_on_the_smallest_weight(
     monkeypatch.setattr(cuda, "DRAWS_TOGETHER", 8)
     monkeypatch.setattr(cuda, "WEIGHED_TOGETHER", 16)
     twin = filled(Spec(capacity=150, sampler=Proportional(normalize="batch")))
-    for _ in range(3):
-        twin.sample(50, train=True)
+    grids: list[Any] = []
+    launch.listeners.append(lambda _kernel, grid, *_: grids.append(grid))
+    try:
+        for _ in range(3):
+            twin.sample(50, train=True)
+    finally:
+        launch.listeners.pop()
+    assert all(grid[0] >= 7 for grid in grids[::2])  # programs of 8 draws
+    assert twin.draws == 3
+    assert twin.empty == 0
 
 
 def test_programs_of_many_draws_draw_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,8 +140,10 @@ def test_an_update_is_few_launches(sampler, rows, most):
     state = Spec(capacity=5000, sampler=sampler).buffer()._state
     ids, values = torch.zeros(rows, dtype=torch.int64), torch.ones(rows)
     stamps_of(state)  # made once
-    with launches(at_most=most):
+    with launches(at_most=most) as seen:
         cuda.update(state, ids, values, as_leaves=False)
+    assert len(seen) == most
+    assert state.word(w.UPDATED_ROWS) == rows
 
 
 @pytest.mark.long
