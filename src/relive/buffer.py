@@ -26,22 +26,25 @@ from relive.errors import (
     shown,
 )
 from relive.fields import Fields, fields_of
+from relive.gpu.capture import outside_capture, require_no_capture
+from relive.gpu.turns import Turns
 from relive.locks import fork_safe_lock
 from relive.ops import words as w
-from relive.ops.dispatch import operations
+from relive.ops.dispatch import operations, prepare
 from relive.ops.sample.reference import beta
 from relive.ops.window import reference as windows
 from relive.sampling import Recent, Sampler, Uniform
 from relive.sampling.split import split_ids
 from relive.settings import Settings
-from relive.storage import checks, demonstrations, loading, memory, ring
+from relive.storage import checks, demonstrations, loading, memory, ring, statistics
 from relive.storage.files import folder_at
 from relive.storage.lending import Lender
 from relive.storage.saving import Saver
 from relive.trajectories import TrajectoryStore
 from relive.writing import autoreset as resets
-from relive.writing.packer import Packer, ndim, truth, vector, whole_batch
-from relive.writing.stream import Stream
+from relive.writing.device_intake import DeviceIntake
+from relive.writing.intake import Intake
+from relive.writing.packer import truth, vector, whole_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -117,23 +120,21 @@ class ReplayBuffer:
             kernels=kernels,
         )
         self._num_envs, self._n_step = num_envs, n_step
-        self._device = torch.device(settings.device)
-        self._ops = operations(self._device, kernels)
         self._layout = settings.row_layout()
         self._batch_layout = BatchLayout(self._layout)
         self._state = settings.new_state(self._layout, self._batch_layout)
-        self._staging = memory.allocate_staging(self._layout, num_envs)
-        self._steps = self._staging[:num_envs]
-        self._packer = Packer(self._layout, self._steps, (num_envs,))
-        self._bare_packer = Packer(self._layout, self._steps, ()) if num_envs == 1 else self._packer
-        self._flags = [
-            self._steps[:, self._layout.columns[name].offset]
-            for name in ("terminated", "truncated")
-        ]
+        self._device = self._state.words.device
+        self._ops = operations(self._device, kernels)
+        on_gpu = self._device.type != "cpu"
+        if on_gpu and kernels == "auto":
+            prepare(self._state)
+        intake = DeviceIntake if on_gpu else Intake
+        self._intake = intake(self._state, self._ops, self._layout, settings.resets)
         self._own = frozenset(fields) - {"obs", "action"}
         self._tee: Tee | None = None
         self._batches = Lender(self._batch_layout, self._device)
-        self._lock = fork_safe_lock()
+        lock = fork_safe_lock()
+        self._lock = Turns(lock, self._device) if on_gpu else lock
         self._saver = Saver(self._state, self._lock)
         self.reseed(seed)
 
@@ -191,24 +192,24 @@ class ReplayBuffer:
         """
         if (own or self._own) and own.keys() != self._own:
             raise InputError(self._wrong_names(own))
-        bare = self._num_envs == 1 and (type(reward) is float or ndim(reward) == 0)
-        packer = self._bare_packer if bare else self._packer
         with self._lock:
-            packer.pack(obs, action, reward, next_obs, terminated, truncated, own)
-            if self._settings.resets == "same_step":
-                packer.out_of_range += self._pack_final(final_obs)
-            elif final_obs is not None:
-                raise InputError(
-                    "final_obs belongs to autoreset='same_step'; "
-                    f"this buffer has {self._settings.resets!r}"
-                )
+            tee = self._tee
+            self._intake.take(
+                obs,
+                action,
+                reward,
+                next_obs,
+                terminated,
+                truncated,
+                final_obs,
+                own,
+                on_host=tee is not None,
+            )
             if self._saver.active:
-                self._saver.make_way(self._num_envs * self._n_step)
-            if self._tee is not None:
-                self._tee.take()
-            self._ops.write(self._state, self._steps)
-            if packer.out_of_range:
-                self._state.words[w.OUT_OF_RANGE] += packer.out_of_range
+                self._saver.make_way(self._intake.next_id, self._num_envs * self._n_step)
+            if tee is not None:
+                tee.take()
+            self._intake.write()
 
     def extend(
         self,
@@ -258,27 +259,21 @@ class ReplayBuffer:
             given["truncated"] = truncated
         if discount is not None:
             given["discount"] = discount
-        stream = Stream(self._layout, given, num_lanes=None if env is not None else self._num_envs)
+        axis = None if env is not None else self._num_envs
         with self._lock:
+            tee, ready_made = self._tee, discount is not None
+            stream = self._intake.stream(given, axis, on_host=tee is not None)
             for piece in stream.pieces():
                 if self._saver.active:
-                    self._saver.make_way((piece.steps + self._n_step) * self._num_envs)
-                if self._tee is not None and discount is not None:
-                    self._tee.skip(piece.steps)
-                elif self._tee is not None:
-                    self._tee.extend(piece.columns, piece.steps, lanes, close=piece.is_last)
-                self._ops.extend(
-                    self._state,
-                    piece.columns,
-                    piece.steps,
-                    lanes,
-                    self._staging,
-                    ready_made=discount is not None,
-                    close=discount is None and piece.is_last,
-                )
-                if piece.out_of_range:
-                    self._state.words[w.OUT_OF_RANGE] += piece.out_of_range
+                    rows = (piece.steps + self._n_step) * self._num_envs
+                    self._saver.make_way(self._intake.next_id, rows)
+                if tee is not None and ready_made:
+                    tee.skip(piece.steps)
+                elif tee is not None:
+                    tee.extend(piece.columns, piece.steps, lanes, close=piece.is_last)
+                self._intake.extend(piece, lanes, ready_made=ready_made)
 
+    @outside_capture
     def end_episode(self, env: int | None = None) -> None:
         """Close the episode of one lane (None: of all) here, as truncated.
 
@@ -291,11 +286,12 @@ class ReplayBuffer:
         lanes = self._lanes(env)
         with self._lock:
             if self._saver.active:
-                self._saver.make_way(self._num_envs * self._n_step)
+                self._saver.make_way(self._intake.next_id, self._num_envs * self._n_step)
             if self._tee is not None:
                 self._tee.end_episode(lanes)
-            self._ops.flush(self._state, lanes)
+            self._intake.end_episode(lanes)
 
+    @outside_capture
     def tee(self, store: TrajectoryStore | None) -> None:
         """From now on give every step to a store too; None: to none any more.
 
@@ -319,7 +315,7 @@ class ReplayBuffer:
             if store is not None:
                 due = self._state.lanes[:, w.LANE_RESET].tolist()
                 resets = self._settings.resets == "next_step"
-                self._tee = store._tee(self._layout, self._steps, due, resets=resets)
+                self._tee = store._tee(self._layout, self._intake.steps, due, resets=resets)
             else:
                 self._tee = None
             if before is not None:
@@ -331,7 +327,7 @@ class ReplayBuffer:
         """Whether at least `batch_size` >= 1 rows are held and something can be drawn."""
         batch_size = whole_batch(batch_size)
         with self._lock:
-            return len(self) >= batch_size and bool(self._ops.can_draw(self._state))
+            return self._intake.ready(batch_size)
 
     def sample(
         self,
@@ -443,6 +439,7 @@ class ReplayBuffer:
         """A batch to be filled by `sample(batch_size, out=...)`; its values mean nothing yet."""
         return self._batches.make(whole_batch(batch_size))
 
+    @outside_capture
     def rows(self, ids: Any) -> Batch:
         """The rows with these ids, weights 1.
 
@@ -457,6 +454,7 @@ class ReplayBuffer:
             self._ops.gather(self._state, wanted, batch._arena)
         return batch
 
+    @outside_capture
     def all(self) -> Batch:
         """Every row held, in the order of `live_ids()`, weights 1.
 
@@ -468,6 +466,7 @@ class ReplayBuffer:
                 raise NotReadyError("no rows are held" + self._waiting())
             return self.rows(self.live_ids())
 
+    @outside_capture
     def live_ids(self) -> Tensor:
         """Ids of the rows held, ascending, so oldest first: int64 `[len(buffer)]`."""
         with self._lock:
@@ -520,10 +519,10 @@ class ReplayBuffer:
         if (td_errors is None) == (priorities is None):
             raise InputError("update_priorities takes either td_errors or priorities=")
         if priorities is None:
-            values = vector("td_errors", td_errors, torch.float32)
+            values = vector("td_errors", td_errors, torch.float32, self._device)
         else:
-            values = vector("priorities", priorities, torch.float32)
-        wanted = vector("ids", ids, torch.int64)
+            values = vector("priorities", priorities, torch.float32, self._device)
+        wanted = vector("ids", ids, torch.int64, self._device)
         if wanted.numel() != values.numel():
             raise InputError(
                 f"given {len(wanted)} ids and {len(values)} values, expected as many of each"
@@ -541,6 +540,21 @@ class ReplayBuffer:
                 raise InputError(
                     "an error is NaN or infinite (or a priority negative): bad_priority is 'raise'"
                 )
+
+    def resort(self) -> None:
+        """Sort rows by |td error| now, and count `resort_every` updates from here.
+
+        `update_priorities` does so by itself, but for the updates that replays of a CUDA graph
+        make: the host does not see those. The host does not wait, and a sort can be captured, in a
+        graph of its own.
+
+        Raises:
+            UnsupportedError: the sampler is not `RankBased`.
+        """
+        if not self._settings.sampler.ranked:
+            raise UnsupportedError("only a buffer with sampler=RankBased(...) is sorted by rank")
+        with self._lock:
+            self._ops.sort_by_rank(self._state)
 
     def priorities(self, ids: Any) -> Tensor:
         """What is stored of each row: float32 `[B]`. Writing it back changes nothing.
@@ -561,6 +575,7 @@ class ReplayBuffer:
             ]
 
     @property
+    @outside_capture
     def beta(self) -> float | None:
         """Exponent of the importance weights now; None if the buffer is not prioritized."""
         with self._lock:
@@ -568,6 +583,7 @@ class ReplayBuffer:
 
     # Demonstrations
 
+    @outside_capture
     def pin_demonstrations(
         self, count: int, *, batch_size: int | None = None, reserve: int = 0
     ) -> None:
@@ -588,7 +604,9 @@ class ReplayBuffer:
         online = 1 if batch_size is None else whole_batch(batch_size)
         with self._lock:
             demonstrations.pin_first(self._state, count, reserve, online)
+            self._intake.refresh()
 
+    @outside_capture
     def pin(self, ids: Any) -> Tensor:
         """Copy rows, with their priorities, to the demonstrations: an intervention, say.
 
@@ -603,7 +621,9 @@ class ReplayBuffer:
         """
         with self._lock:
             wanted = ring.known_ids(self._state, ids)
-            return demonstrations.pin_copies(self._state, self._ops, wanted)
+            pinned = demonstrations.pin_copies(self._state, self._ops, wanted)
+            self._intake.refresh()
+        return pinned
 
     # State
 
@@ -643,6 +663,7 @@ class ReplayBuffer:
             OSError: as the file system says.
         """
         later = truth("background", background)
+        require_no_capture(self._device, "save", "call it before or after")
         return self._saver.save(folder_at(path), self._described(), note, background=later)
 
     @staticmethod
@@ -698,6 +719,7 @@ class ReplayBuffer:
             raise CorruptError(f"the settings of the buffer are damaged: {error}") from None
         try:
             loading.load(buffer._state, buffer._ops, folder, manifest)
+            buffer._intake.refresh()
         except CorruptError:
             if loading.read_settings(folder) == manifest:
                 raise
@@ -708,6 +730,7 @@ class ReplayBuffer:
             buffer._saver.note(folder, manifest)  # the next save adds to what is there
         return buffer
 
+    @outside_capture
     def state_dict(self) -> dict[str, Any]:
         """Everything, for `torch.save`: copies of all tensors, and the settings as plain values.
 
@@ -717,6 +740,7 @@ class ReplayBuffer:
             tensors = {name: tensor.clone() for name, tensor in self._state.tensors().items()}
         return {"settings": self._described(), "tensors": tensors}
 
+    @outside_capture
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over what `state_dict` of a buffer with the same settings gave.
 
@@ -730,6 +754,7 @@ class ReplayBuffer:
         with self._saver.idle():
             checks.require_sound(self._state, state["tensors"])
             self._state.take(state["tensors"])
+            self._intake.refresh()
             if self._tee is not None:
                 self._tee.interrupt()
 
@@ -737,6 +762,7 @@ class ReplayBuffer:
         """The settings, as JSON."""
         return describe(self._settings.arguments())
 
+    @outside_capture
     def grown(self, capacity: int) -> Self:
         """A larger buffer with everything that this one has.
 
@@ -751,8 +777,10 @@ class ReplayBuffer:
         larger = type(self)(**{**self._settings.arguments(), "capacity": capacity})
         with self._lock:
             ring.copy_into(self._state, larger._state, larger._ops)
+            larger._intake.refresh()
         return larger
 
+    @outside_capture
     def start_sweep(self, updates: int) -> None:
         """Begin a sweep of the shrinking window `Recent(...)`, of `updates` >= 1 training samples.
 
@@ -768,6 +796,7 @@ class ReplayBuffer:
             self._state.words[w.SWEEP_LENGTH] = updates
             self._state.words[w.SWEEP] = 0
 
+    @outside_capture
     def clear(self) -> None:
         """Drop every row, waiting step and priority; ids, random state and progress go on.
 
@@ -777,7 +806,9 @@ class ReplayBuffer:
             if self._tee is not None:
                 self._tee.interrupt()
             ring.clear(self._state)
+            self._intake.forget()
 
+    @outside_capture
     def reseed(self, seed: int) -> None:
         """Start the random streams of a seed (any 64-bit integer) from their beginning."""
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
@@ -787,6 +818,7 @@ class ReplayBuffer:
             self._state.words[w.DRAWS] = 0
             self._state.words[w.EVAL_DRAWS] = 0
 
+    @outside_capture
     def set_progress(self, t: int) -> None:
         """Say that `t` training samples have been drawn, for schedules."""
         if isinstance(t, bool) or not isinstance(t, int) or not 0 <= t < 2**62:
@@ -794,14 +826,23 @@ class ReplayBuffer:
         with self._lock:
             self._state.words[w.PROGRESS] = t
 
-    def stats(self) -> dict[str, Any]:
-        """Counters since the buffer was made, and where its schedules stand (waits on CUDA).
+    @outside_capture
+    def stats(self, *, wait: bool = False) -> dict[str, Any]:
+        """Counters since the buffer was made, and where its schedules stand.
 
-        See `relive.storage.ring.stats` for what each means.
+        See `relive.storage.statistics.stats` for what each means. On CUDA these are the numbers of
+        an earlier call: each sends for new ones and returns the newest that have arrived, those of
+        the new buffer at first.
+
+        Args:
+            wait: on CUDA wait for the numbers of now. On the CPU they always are.
         """
+        wait = truth("wait", wait)
         with self._lock:
-            return ring.stats(self._state)
+            numbers = statistics.gather(self._state)
+        return statistics.stats(numbers.cpu())
 
+    @outside_capture
     def check(self) -> None:
         """Verify every invariant of the ring and the tree; costs a pass over the buffer.
 
@@ -824,10 +865,10 @@ class ReplayBuffer:
             device=self._device.type,
         )
 
+    @outside_capture
     def __len__(self) -> int:
         with self._lock:
-            start, stop = windows.ring_range(self._state)
-            return stop - start + windows.num_demonstrations(self._state)
+            return windows.num_rows(self._state)
 
     @property
     def capacity(self) -> int:
@@ -864,10 +905,12 @@ class ReplayBuffer:
         """Which rows are drawn from; None: all."""
         return self._settings.window
 
+    @outside_capture
     def __reduce__(self) -> Any:
         """Pickle and copy everything, rows too."""
         with self._lock:  # arrays: torch would send tensors to a process as open files
-            arrays = {name: t.numpy().copy() for name, t in self._state.tensors().items()}
+            tensors = self._state.tensors().items()
+            arrays = {name: tensor.to("cpu", copy=True).numpy() for name, tensor in tensors}
         return _unpickled, (type(self), self._settings.arguments(), arrays)
 
     def __repr__(self) -> str:
@@ -893,13 +936,6 @@ class ReplayBuffer:
             )
         return range(env, env + 1)
 
-    def _pack_final(self, final_obs: Any) -> int:
-        lanes = (self._flags[0] | self._flags[1]).nonzero().view(-1).tolist()
-        if not lanes:
-            return 0
-        value = resets.final_of(self._layout.tree["obs"], final_obs, lanes)
-        return self._packer.pack_lanes("next_obs", value, lanes)
-
     def _wrong_names(self, own: Iterable[str]) -> str:
         missing, unknown = sorted(self._own - set(own)), sorted(set(own) - self._own)
         return (
@@ -923,4 +959,5 @@ def _unpickled(
     """A buffer with these settings and memory."""
     buffer = kind(**settings)
     buffer._state.take({name: torch.from_numpy(array) for name, array in arrays.items()})
+    buffer._intake.refresh()
     return buffer

@@ -80,7 +80,8 @@ class Mixture:
     def ready(self, batch_size: int = 1) -> bool:
         """Whether at least `batch_size` rows are held and something can be drawn."""
         size = whole_batch(batch_size)
-        return len(self) >= size and any(buffer.ready() for buffer in self.buffers)
+        rows = sum(buffer._intake.rows for buffer in self.buffers)
+        return rows >= size and any(buffer.ready() for buffer in self.buffers)
 
     def empty_batch(self, batch_size: int) -> Batch:
         """A batch to be filled by `sample(batch_size, out=...)`; its values mean nothing yet."""
@@ -150,7 +151,7 @@ class Mixture:
     def update_priorities(self, ids: Any, td_errors: Any = None, *, priorities: Any = None) -> None:
         """Set priorities of rows from their TD errors, each in the buffer it is from.
 
-        Rows of buffers without priorities are passed over.
+        Rows of buffers without priorities are passed over. On CUDA it waits for the device.
 
         Args:
             ids: `[B]` integers, `batch.ids` of this mixture.
@@ -167,8 +168,9 @@ class Mixture:
         if (td_errors is None) == (priorities is None):
             raise InputError("update_priorities takes either td_errors or priorities=")
         given = "priorities" if td_errors is None else "td_errors"
-        values = vector(given, priorities if td_errors is None else td_errors, torch.float32)
-        wanted = vector("ids", ids, torch.int64)
+        numbers = priorities if td_errors is None else td_errors
+        values = vector(given, numbers, torch.float32, self.device)
+        wanted = vector("ids", ids, torch.int64, self.device)
         if len(wanted) != len(values):
             raise InputError(
                 f"given {len(wanted)} ids and {len(values)} values, expected as many of each"
@@ -188,7 +190,7 @@ class Mixture:
         Raises:
             InputError: no vector of integers.
         """
-        wanted = vector("ids", ids, torch.int64)
+        wanted = vector("ids", ids, torch.int64, self.device)
         return wanted >> SOURCE_BITS, _without_source(wanted)
 
 

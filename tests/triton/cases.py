@@ -82,7 +82,7 @@ def cuda_operations() -> dict[str, Callable[..., Any]]:
     """The operations that have kernels, by name."""
     return {
         operation: getattr(import_module(f"relive.ops.{folder}.cuda"), operation)
-        for operation, folder in {**OPERATIONS, "sort_by_rank": "rank"}.items()
+        for operation, folder in OPERATIONS.items()
         if operation != "can_draw"  # the host keeps a lower bound
         and find_spec(f"relive.ops.{folder}.cuda") is not None
         and hasattr(import_module(f"relive.ops.{folder}.cuda"), operation)
@@ -188,5 +188,4 @@ def taken_down(
 
 def reference_operations() -> dict[str, Callable[..., Any]]:
     """The definitions, by name."""
-    found = operations(torch.device("cpu"), "reference")._asdict()
-    return {**found, "sort_by_rank": sort_by_rank}
+    return operations(torch.device("cpu"), "reference")._asdict()

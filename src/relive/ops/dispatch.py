@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from relive.errors import ConfigError, UnsupportedError, shown
 
 if TYPE_CHECKING:
     import torch
+
+    from relive.ops.state import State
 
 OPERATIONS = {
     "write": "write",
@@ -21,8 +24,12 @@ OPERATIONS = {
     "update": "update",
     "set_leaves": "tree",
     "rebuild": "tree",
+    "sort_by_rank": "rank",
 }
 KERNELS = ("auto", "reference", "cpu")
+HOST_KNOWS = {
+    "can_draw"
+}  # on a GPU: rows are counted as they are given, see `relive.writing.arrivals`
 
 
 class Operations(NamedTuple):
@@ -37,6 +44,7 @@ class Operations(NamedTuple):
     update: Any
     set_leaves: Any
     rebuild: Any
+    sort_by_rank: Any
 
 
 def operations(device: torch.device, kernels: str = "auto") -> Operations:
@@ -44,7 +52,7 @@ def operations(device: torch.device, kernels: str = "auto") -> Operations:
 
     Args:
         kernels: "auto" (the fastest for the device), "cpu" (Numba) or "reference" (plain torch, any
-            device, slow).
+            device, slow). On "cuda" the kernels are Triton's, and `can_draw` is None.
 
     Raises:
         ConfigError: unknown kernels.
@@ -52,21 +60,37 @@ def operations(device: torch.device, kernels: str = "auto") -> Operations:
     """
     if not isinstance(kernels, str) or kernels not in KERNELS:
         raise ConfigError(f"kernels is one of {', '.join(KERNELS)}; given {shown(kernels)}")
-    name = "cpu" if kernels == "auto" else kernels
+    name = device.type if kernels == "auto" else kernels
     if name == "cpu" and device.type != "cpu":
-        raise UnsupportedError(
-            f"there are no kernels for {device} yet; keep the buffer on device='cpu' and move its "
-            "batches: "
-            f"buffer.sample(batch_size, device='{device}')"
-        )
+        raise UnsupportedError(f"kernels='cpu' run on the CPU, the buffer is on {device}")
     if name == "cpu" and os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         raise UnsupportedError(
             "NUMBA_DISABLE_JIT is set, and kernels are nothing without compilation; unset it, or "
             "take kernels='reference'"
         )
+    if name == "cuda" and find_spec("triton") is None:
+        raise UnsupportedError(
+            f"kernels for {device} are written in Triton, which is not installed: pip install "
+            "triton; or keep the buffer on device='cpu' and move its batches: "
+            f"buffer.sample(batch_size, device='{device}')"
+        )
     return Operations(
         **{
-            operation: getattr(import_module(f"relive.ops.{folder}.{name}"), operation)
+            operation: None
+            if name == "cuda" and operation in HOST_KNOWS
+            else getattr(import_module(f"relive.ops.{folder}.{name}"), operation)
             for operation, folder in OPERATIONS.items()
         }
     )
+
+
+def prepare(state: State) -> None:
+    """Make what kernels for a GPU need beside a new state, and note what they are compiled with.
+
+    So that no later call waits or asks for memory of its own that stays.
+    """
+    import_module("relive.ops.sample.cuda").prepared(state)
+    if len(state.leaves):
+        import_module("relive.ops.decide.cuda").stamps_of(state)
+    if len(state.errors):
+        import_module("relive.ops.rank.cuda").read_updates(state)

@@ -113,6 +113,7 @@ class State:
                 tensor[CHANGING] = tensors[name][CHANGING].to(tensor.device)
             elif name not in ("columns", "gammas"):  # follow from the settings
                 tensor.copy_(tensors[name])
+        self.workspace.pop("updates", None)  # what the host knew of the words is not true any more
 
     # What the words say, read by the host (waits on CUDA).
 

@@ -14,7 +14,6 @@ from torch import Tensor
 from relive.arrays import as_tensor
 from relive.errors import InputError
 from relive.ops import words as w
-from relive.ops.sample.reference import beta
 from relive.ops.tree.shape import level_sizes, lowest_total
 from relive.ops.window.reference import held_ids, num_demonstrations, ring_range, slots_of
 
@@ -70,9 +69,9 @@ def clear(state: State) -> None:
     words = state.words
     words[w.BASE_ID] = words[w.NEXT_ID]
     words[w.ADDED_FIRST_ID] += words[w.DEMO_ADDED]
-    words[[w.RING_START, w.DEMO_FIRST_ID, w.DEMO_COUNT, w.DEMO_ADDED]] = 0
+    for word in (w.RING_START, w.DEMO_FIRST_ID, w.DEMO_COUNT, w.DEMO_ADDED, w.TOTAL):
+        words[word] = 0
     words[w.RING_CAPACITY] = words[w.CAPACITY]
-    words[w.TOTAL] = 0
     words[w.SCALE] = lowest_total(state.rows.shape[0])
     state.floats[w.MAX_LEAF] = 0.0
     state.leaves.fill_(0.0)
@@ -81,7 +80,8 @@ def clear(state: State) -> None:
     state.mins.fill_(torch.inf)
     state.maxs.fill_(0.0)
     state.uses.fill_(0)
-    state.lanes[:, [w.LANE_COUNT, w.LANE_START]] = 0  # a fake reset step that is due stays due
+    state.lanes[:, w.LANE_COUNT] = 0  # a fake reset step that is due stays due
+    state.lanes[:, w.LANE_START] = 0
     state.lanes[:, w.LANE_LAST] = -1
 
 
@@ -169,81 +169,3 @@ def copy_into(state: State, larger: State, operations: Operations) -> None:
             getattr(larger, name)[target] = getattr(state, name)[source]
     if len(state.leaves) and len(ids):
         operations.set_leaves(larger, target, state.leaves[source])
-
-
-def stats(state: State) -> dict[str, Any]:
-    """Counters since the buffer was made, and where its schedules stand (waits for the device).
-
-    size, capacity             rows held, most rows held
-    demonstrations             rows that are pinned
-    added, draws               rows written, rows drawn (training and other)
-    samples                    batches drawn
-    priority_updates           priorities given, of which:
-      bad_priorities             NaN or infinite
-      stale_updates              for rows overwritten meanwhile
-      clamped_priorities         outside [2^-40, 2^40]
-    clipped_weights            above weight_clip
-    out_of_range               values that their stored dtype could not hold
-    dropped_reset_rows         fake steps of a next-step autoreset
-    sorts                      by rank
-    range_rows_gone            rows asked for by sample_range that were overwritten
-    rescales                   changes of the mass scale, each a pass over the tree
-    progress, beta             training samples so far, and beta there (None: not prioritized)
-    max_priority               largest leaf any update has set (None: none yet)
-    effective_sample_size      1 / sum P^2 over the rows held, by priority: as many rows of equal
-                               priority would be drawn as evenly (None: not prioritized, or no rows)
-    priority_entropy           -sum P ln P, in nats; ln(size) if all are equal (None: the same)
-    age_counts                 rows written after a row when it was drawn  (with track_reuse:
-    reuse_counts               draws of each row so far, held or not        bin 0 counts 0, bin k
-                               what lies in [2^(k-1), 2^k))
-    """
-    oldest, stop = ring_range(state)
-    prioritized = state.word(w.WEIGHTING) != w.UNIFORM
-    result: dict[str, Any] = {
-        "size": stop - oldest + num_demonstrations(state),
-        "demonstrations": num_demonstrations(state),
-        "capacity": state.rows.shape[0],
-        "added": stop,
-        "draws": state.word(w.SAMPLED_ROWS),
-        "samples": state.word(w.SAMPLES),
-        "priority_updates": state.word(w.UPDATED_ROWS),
-        "bad_priorities": state.word(w.BAD_PRIORITIES),
-        "stale_updates": state.word(w.STALE_UPDATES),
-        "clamped_priorities": state.word(w.CLAMPED_PRIORITIES),
-        "clipped_weights": state.word(w.CLIPPED_WEIGHTS),
-        "out_of_range": state.word(w.OUT_OF_RANGE),
-        "dropped_reset_rows": state.word(w.RESET_ROWS),
-        "rescales": state.word(w.RESCALES),
-        "sorts": state.word(w.SORTS),
-        "range_rows_gone": state.word(w.RANGE_ROWS_GONE),
-        "progress": state.word(w.PROGRESS),
-        "beta": beta(state) if prioritized else None,
-        "max_priority": state.real(w.MAX_LEAF) or None,
-        **spread(state),
-    }
-    if state.word(w.TRACK_REUSE):
-        result["age_counts"] = state.age_counts.tolist()
-        held = state.uses[slots_of(state, held_ids(state))]
-        bits = torch.frexp(held.to(torch.float64))[1]  # of 0: 0; of [2^(k-1), 2^k): k
-        now = torch.bincount(bits, minlength=w.HISTOGRAM_BINS)
-        result["reuse_counts"] = (state.reuse_counts + now).tolist()
-    return result
-
-
-def spread(state: State) -> dict[str, float | None]:
-    """How evenly priorities are spread over the rows held; a pass over the leaves.
-
-    With S_k = sum of leaf^k: effective sample size S_1^2 / S_2 (Kish 1965), entropy
-    ln S_1 - (sum of leaf ln leaf) / S_1.
-    """
-    leaves = torch.empty(0, dtype=torch.float64)
-    if len(state.leaves):  # in the order of ids, so that the same rows give the same sums
-        held = state.leaves[slots_of(state, held_ids(state))]
-        leaves = held[held > 0].to(torch.float64)
-    if not len(leaves):
-        return {"effective_sample_size": None, "priority_entropy": None}
-    total = leaves.sum()
-    return {
-        "effective_sample_size": float(total**2 / leaves.square().sum()),
-        "priority_entropy": float(total.log() - torch.xlogy(leaves, leaves).sum() / total),
-    }

@@ -64,11 +64,14 @@ class Saver:
         """Whether a save is under way; `make_way` must be called before rows are written."""
         return self._running is not None
 
-    def make_way(self, rows: int) -> None:
-        """At most `rows` rows are about to be written; the lock is held."""
+    def make_way(self, next_id: int | None, rows: int) -> None:
+        """At most `rows` rows are about to be written; the lock is held.
+
+        Args:
+            next_id: at most the id of the first of them; None if nobody knows.
+        """
         if self._running is not None:
-            oldest = self._state.word(w.NEXT_ID) + rows - self._state.word(w.RING_CAPACITY)
-            self._running[0].make_way(oldest)
+            self._running[0].make_way(None if next_id is None else next_id + rows)
 
     @contextmanager
     def idle(self) -> Iterator[None]:

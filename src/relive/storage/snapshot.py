@@ -67,25 +67,32 @@ class Snapshot:
         while (piece := self._take()) is not None:
             yield bytes_of(piece)
 
-    def make_way(self, stop: int) -> None:
-        """Rows before id `stop` are about to be overwritten; the lock is held."""
-        while self._next < min(stop, self.stop):
-            self._taken.append(self._copy(min(stop, self.stop)))
+    def make_way(self, next_id: int | None) -> None:
+        """Rows up to id `next_id` are about to be written; the lock is held.
+
+        What they overwrite is copied, on the device where it is: the host does not wait for it.
+
+        Args:
+            next_id: None if it is not known.
+        """
+        stop = self.stop if next_id is None else min(next_id - self._ring[2], self.stop)
+        while self._next < stop:
+            self._taken.append(self._copy(stop, "cpu" if self._rows.is_cpu else self._rows.device))
 
     def _take(self) -> Tensor | None:
         with self._lock:
             if self._taken:
-                return self._taken.popleft()
-            return None if self._next == self.stop else self._copy(self.stop)
+                return self._taken.popleft().cpu()
+            return None if self._next == self.stop else self._copy(self.stop, "cpu")
 
-    def _copy(self, stop: int) -> Tensor:
+    def _copy(self, stop: int, device: str | torch.device) -> Tensor:
         """The next rows, at most to id `stop`."""
         first, count = next(self._runs(self._next, stop))
         if self.moving:
             count = min(count, max(1, PIECE // self._rows.shape[1]))
         self._next += count
         piece = self._rows[first : first + count]
-        return piece.to("cpu", copy=self.moving)
+        return piece.to(device, copy=self.moving)
 
     def _runs(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """First slot and number of slots of each run of ring ids in a range."""

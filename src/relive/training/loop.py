@@ -84,7 +84,7 @@ class Trainer:
             "step": self._step,
             "logged": self._logged[0],
             "seconds": time.perf_counter() - self._start,
-            "progress": self._buffer.stats()["progress"],
+            "progress": self._buffer.stats(wait=True)["progress"],
             "episodes": self._episodes.state_dict(),
             "means": self._means.state_dict(),
             "agent": self._agent.state_dict(),
@@ -230,7 +230,7 @@ class Trainer:
         )
 
     def _replay_measured(self) -> ReplayMeasured:
-        stats = dict(self._buffer.stats())
+        stats = dict(self._buffer.stats(wait=True))
         age_counts, reuse_counts = stats.pop("age_counts"), stats.pop("reuse_counts")
         edges, counts = None, None
         if self._buffer.prioritized and len(self._buffer):

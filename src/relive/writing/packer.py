@@ -16,6 +16,7 @@ from torch import Tensor
 from relive.arrays import as_array, as_tensor
 from relive.errors import InputError, shown
 from relive.fields import NO_CONVERSION
+from relive.gpu.transfer import moved
 from relive.ops.convert.reference import encode
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Packer:
         for leaf, part in self._targets[name].walk(value):
             given = check(leaf.column, part, (len(lanes), *leaf.column.field.shape))
             given, outside = stored_form(leaf.column, given)
-            out_of_range += outside
+            out_of_range += int(outside)
             if leaf.dtype is None:
                 leaf.lanes[lanes] = as_tensor(given).to(leaf.lanes)
             else:  # torch cannot index every unsigned type
@@ -154,7 +155,7 @@ class _Target:
             self.tensor.copy_(as_tensor(given))
         else:
             self.array[...] = given
-        return outside
+        return int(outside)
 
     def walk(self, value: Any) -> Iterator[tuple[_Target, Any]]:
         """Itself, with the value."""
@@ -217,22 +218,26 @@ def check_columns(
     return found
 
 
-def stored_form(column: Column, value: Any) -> tuple[Any, int]:
-    """A checked value as it is stored, or what converts to it; and how much is out of range."""
+def stored_form(column: Column, value: Any) -> tuple[Any, int | Tensor]:
+    """A checked value as it is stored, or what converts to it; and how much is out of range.
+
+    That is a number, or of a tensor on another device than the CPU one there, so that none waits.
+    """
     if column.conversion == NO_CONVERSION or is_stored(column, value):
         wider = value.dtype.itemsize > column.field.stored_dtype.itemsize
         return _narrowed(column, value) if wider and is_float(value) else (value, 0)
     stored, outside = encode(as_tensor(value), column.field.stored_dtype)
-    return stored, int(outside)
+    return stored, int(outside) if outside.is_cpu else outside
 
 
-def _narrowed(column: Column, value: Any) -> tuple[Any, int]:
+def _narrowed(column: Column, value: Any) -> tuple[Any, int | Tensor]:
     """Floats in the narrower dtype of their column, and how many become infinite by it."""
     dtype = column.field.stored_dtype
     if isinstance(value, Tensor) or column.array_dtype is None:
         given = as_tensor(value)
         narrow = given.to(dtype)
-        return narrow, int((given.isfinite() & ~narrow.isfinite()).sum())
+        outside = (given.isfinite() & ~narrow.isfinite()).sum()
+        return narrow, int(outside) if outside.is_cpu else outside
     try:
         with np.errstate(over="raise"):
             return value.astype(column.array_dtype), 0
@@ -254,14 +259,18 @@ def is_stored(column: Column, value: Any) -> bool:
     return column.array_dtype is not None and value.dtype == column.array_dtype
 
 
-def packed_form(column: Column, value: Any) -> tuple[Any, int]:
-    """A checked value as contiguous memory of the stored dtype on the CPU; and as above."""
+def packed_form(column: Column, value: Any, *, on_host: bool) -> tuple[Any, int | Tensor]:
+    """A checked value as contiguous memory of the stored dtype; and as above.
+
+    Args:
+        on_host: bring it to host memory (waits for a GPU); else it stays where it is.
+    """
     if type(value) is np.ndarray and value.dtype is column.array_dtype and value.flags.c_contiguous:
         return value, 0
     value, outside = stored_form(column, value)
     if isinstance(value, Tensor) or column.array_dtype is None:
-        stored = as_tensor(value).to("cpu", column.field.stored_dtype)
-        return stored.contiguous(), outside
+        stored = as_tensor(value).to(column.field.stored_dtype).contiguous()
+        return (stored.cpu(), int(outside)) if on_host else (stored, outside)
     return np.ascontiguousarray(value, column.array_dtype), outside
 
 
@@ -338,25 +347,25 @@ def ndim(value: Any) -> int:
         return 1  # whatever it is, it is no number
 
 
-def is_vector(value: Any, dtype: torch.dtype) -> bool:
+def is_vector(value: Any, dtype: torch.dtype, device: torch.device) -> bool:
     """Whether a kernel can take a value as it is: what a batch and a loss give can be."""
     return (
         type(value) is Tensor
         and value.dtype is dtype
         and value.ndim == 1
         and not value.requires_grad
-        and value.is_cpu
+        and value.device == device
         and value.is_contiguous()
     )
 
 
-def vector(name: str, value: Any, dtype: torch.dtype) -> Tensor:
-    """A value as a contiguous CPU vector of `dtype`; a kernel sees nothing else.
+def vector(name: str, value: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A value as a contiguous vector of `dtype` on a device; a kernel sees nothing else.
 
     Raises:
         InputError: not a vector of numbers of the right kind.
     """
-    if is_vector(value, dtype):
+    if is_vector(value, dtype, device):
         tensor: Tensor = value
         return tensor
     try:
@@ -370,7 +379,7 @@ def vector(name: str, value: Any, dtype: torch.dtype) -> Tensor:
     if dtype == torch.int64 and not integers and len(value):
         raise InputError(f"{name}: given {value.dtype}, expected {dtype}")
     given: Tensor = value.detach()
-    return given.to("cpu", dtype).contiguous()
+    return moved(given.to(dtype).contiguous(), device)
 
 
 def whole_batch(batch_size: Any) -> int:

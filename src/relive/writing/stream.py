@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from relive.arrays import as_array
 from relive.errors import InputError
@@ -13,18 +15,29 @@ from relive.writing.packer import check_columns, packed_form
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from relive.fields import RowLayout
+    from numpy.typing import NDArray
+
+    from relive.fields import Column, RowLayout
     from relive.ops.pack.reference import Column as PackedColumn
 
 PIECE_BYTES = 1 << 26  # what conversion to the stored dtype may need beside the values
 
 
 class Piece(NamedTuple):
-    """Some steps: their columns, how many they are, values their stored dtype cannot hold."""
+    """Some of the steps.
+
+    Attributes:
+        columns: what they are made of, see `ops.pack`.
+        steps: how many they are.
+        out_of_range: values that their stored dtype cannot hold.
+        ended: bool [T, lanes], which end an episode; None if that is not in host memory.
+        is_last: whether no more come.
+    """
 
     columns: list[PackedColumn]
     steps: int
-    out_of_range: int
+    out_of_range: int | Tensor
+    ended: NDArray[np.bool_] | None
     is_last: bool
 
 
@@ -35,12 +48,20 @@ class Stream:
         layout: of the rows.
         values: field -> [T, *shape] of one stream, or [T, E, *shape] where `num_lanes` is E.
         num_lanes: None for one stream without an axis of lanes.
+        on_host: bring what is on a GPU to host memory (waits); else it stays there.
 
     Raises:
         InputError: a shape or dtype that does not fit.
     """
 
-    def __init__(self, layout: RowLayout, values: Mapping[str, Any], num_lanes: int | None) -> None:
+    def __init__(
+        self,
+        layout: RowLayout,
+        values: Mapping[str, Any],
+        num_lanes: int | None,
+        *,
+        on_host: bool = True,
+    ) -> None:
         lanes = () if num_lanes is None else (num_lanes,)
         reward = values["reward"]
         try:
@@ -51,9 +72,10 @@ class Stream:
             wanted = "[T]" if num_lanes is None else f"[T, {num_lanes}]"
             raise InputError(f"reward: given shape {given}, expected {wanted}")
         if "truncated" not in values:
-            values = {"truncated": np.zeros(given, bool), **values}
+            values = {"truncated": _never(reward, given), **values}
         self._times = given[0]
         self._lanes = num_lanes or 1
+        self._on_host = on_host
         self._longest = max(1, PIECE_BYTES // (self._lanes * layout.row_bytes))
         self._columns = check_columns(layout, values, given)
 
@@ -63,9 +85,37 @@ class Stream:
             stop = min(start + self._longest, self._times)
             whole = stop - start == self._times
             columns: list[PackedColumn] = []
-            out_of_range = 0
+            out_of_range: int | Tensor = 0
             for column, value in self._columns:
-                packed, outside = packed_form(column, value if whole else value[start:stop])
+                part = value if whole else value[start:stop]
+                packed, outside = packed_form(column, part, on_host=self._on_host)
                 columns.append((column.offset, column.nbytes, packed))
                 out_of_range += outside
-            yield Piece(columns, (stop - start) * self._lanes, out_of_range, stop == self._times)
+            steps, is_last = (stop - start) * self._lanes, stop == self._times
+            yield Piece(columns, steps, out_of_range, self._ended(start, stop), is_last)
+
+    def _ended(self, start: int, stop: int) -> NDArray[np.bool_] | None:
+        if self._on_host:
+            return None  # nobody asks
+        values = [(column, value[start:stop]) for column, value in self._columns]
+        return host_flags(values, (stop - start, self._lanes))
+
+
+def host_flags(
+    columns: list[tuple[Column, Any]], shape: tuple[int, ...]
+) -> NDArray[np.bool_] | None:
+    """Which of some checked steps end an episode; None if that is not in host memory."""
+    ended = np.zeros(shape, bool)
+    for column, value in columns:
+        if column.name in ("terminated", "truncated"):
+            if isinstance(value, Tensor) and not value.is_cpu:
+                return None
+            ended |= np.asarray(value).reshape(shape) != 0
+    return ended
+
+
+def _never(like: Any, shape: tuple[int, ...]) -> Any:
+    """False everywhere, where `like` is."""
+    if isinstance(like, Tensor):
+        return torch.zeros(shape, dtype=torch.bool, device=like.device)
+    return np.zeros(shape, bool)

@@ -248,7 +248,13 @@ def test_steps_that_wait_after_many_others_take_one_launch_more() -> None:
     launch.listeners.append(note)
     try:
         cuda.extend(
-            buffer._state, columns, 9, range(1), buffer._staging, ready_made=False, close=False
+            buffer._state,
+            columns,
+            9,
+            range(1),
+            buffer._intake.staging,
+            ready_made=False,
+            close=False,
         )
     finally:
         launch.listeners.remove(note)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import carray
 
 from relive.ops import words as w
-from relive.ops.compiled import helper, uint32_pointer
+from relive.ops.compiled import helper, kernel, uint32_pointer, words_at
 from relive.ops.power.cpu import power
 from relive.ops.tree.cpu import fresh_scale, leaves_of, rebuild_all
 from relive.ops.window.cpu import oldest_of_ring, ring_slot
+
+if TYPE_CHECKING:
+    from relive.ops.state import State
 
 DIGIT_BITS = 11
 DIGITS = 3  # of a float32
@@ -65,7 +68,7 @@ def sort_descending(keys: Any, slots: Any, other: Any) -> Any:
 
 
 @helper
-def sort_by_rank(words: Any, reals: Any) -> None:
+def sort(words: Any, reals: Any) -> None:
     """See `reference.sort_by_rank`; works in 16 bytes a row."""
     rows = words[w.DEMO_COUNT] + words[w.DEMO_ADDED] + words[w.NEXT_ID] - oldest_of_ring(words)
     words[w.UPDATES] = 0
@@ -83,3 +86,14 @@ def sort_by_rank(words: Any, reals: Any) -> None:
         leaves[by_rank[i]] = max(leaf, np.float32(w.SMALLEST_LEAF))
     words[w.SCALE] = fresh_scale(words)
     rebuild_all(words)
+
+
+@kernel
+def _sort(header: Any) -> None:
+    words, reals = words_at(header)
+    sort(words, reals)
+
+
+def sort_by_rank(state: State) -> None:
+    """See `reference.sort_by_rank`."""
+    _sort(state.header)

@@ -4,9 +4,8 @@
 
 so that falling keys are falling errors, and of equals the newer first; a slot without a row has
 key -1 and comes last. The scale follows from the leaves as they are written, and every level of
-nodes is a launch. When it is time the host knows: it counts its updates, replays of captured ones
-among them, and calls this after every `RESORT_EVERY`th (words.UPDATES counts too, so that a loaded
-buffer goes on where it was).
+nodes is a launch. When it is time the host knows: it counts updates, as words.UPDATES does too, so
+that a loaded buffer goes on where it was. Replays of a captured update only the device counts.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
+from relive.gpu.capture import is_captured
 from relive.ops import words as w
 from relive.ops.launch import blocks, launch
 from relive.ops.nodes.cuda import bit_length, lowest_total, mass_of, real, roomy_scale
@@ -104,3 +104,23 @@ def sort_by_rank(state: State) -> None:
     launch(_rank, grid, words, state.leaves, order, total, **block)
     launch(_scale, (1,), words, total, warps=1)
     rebuild(state)
+    if "updates" in state.workspace and not is_captured(words.device):
+        state.workspace["updates"] = 0
+
+
+def read_updates(state: State) -> None:
+    """Note how many updates there have been since the last sort (waits)."""
+    state.workspace["resort_every"] = state.word(w.RESORT_EVERY)
+    state.workspace["updates"] = state.word(w.UPDATES)
+
+
+def count_update(state: State) -> None:
+    """There has been another update: sort if it is time. In a capture there has been none."""
+    if is_captured(state.words.device):
+        return
+    if "updates" in state.workspace:
+        state.workspace["updates"] += 1
+    else:
+        read_updates(state)  # where it is counted already
+    if state.workspace["updates"] >= state.workspace["resort_every"]:
+        sort_by_rank(state)

@@ -59,7 +59,7 @@ def sample(
     Returns:
         OK. Where nothing can be drawn, ids are -1, weights and fields 0, and it is counted.
     """
-    choices, notes = _prepared(state)
+    choices, notes = prepared(state)
     total = batch_size if total is None else total
     together = MANY_DRAWS_TOGETHER if batch_size >= MANY_DRAWS else DRAWS_TOGETHER
     launch(
@@ -109,7 +109,7 @@ def _fill(
     drawn: bool,
     train: bool,
 ) -> None:
-    choices, notes = _prepared(state)
+    choices, notes = prepared(state)
     rows = choices.rows
     together, tiles = rows.tile(count)
     weighers = blocks(count, WEIGHED_TOGETHER) if choices.weighted else 1
@@ -142,7 +142,7 @@ def _fill(
     )
 
 
-def _prepared(state: State) -> tuple[Choices, Tensor]:
+def prepared(state: State) -> tuple[Choices, Tensor]:
     """What kernels are compiled with, and the notes; read and made once (waits on CUDA)."""
     if "sampling" not in state.workspace:
         words = state.words.tolist()

@@ -21,7 +21,7 @@ from relive.ops.compiled import (
     words_at,
 )
 from relive.ops.power.cpu import power
-from relive.ops.rank.cpu import sort_by_rank
+from relive.ops.rank.cpu import sort
 from relive.ops.tree.cpu import assign, leaves_of
 from relive.ops.window.cpu import find_slots, oldest_of_ring
 
@@ -214,7 +214,7 @@ def _update(header: Any, ids_address: Any, values_address: Any, count: Any, as_l
         note_errors(words, reals, ids, values, as_leaves)
         words[w.UPDATES] += 1
         if words[w.UPDATES] >= words[w.RESORT_EVERY]:
-            sort_by_rank(words, reals)
+            sort(words, reals)
         return w.OK
     integers = np.empty((4, count), np.int64)
     floats = np.empty((3, count), np.float32)

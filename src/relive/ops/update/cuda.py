@@ -4,8 +4,8 @@ One program does all there is to do (`decide.cuda`, then `tree.cuda`) for up to 
 the tree, and barriers are its order. For more, `large_update.cuda` does.
 
 Nothing is refused: ids that were never given out are skipped, and counted as those of rows that
-have been overwritten are. Nothing is sorted by rank either: the host calls
-`rank.cuda.sort_by_rank` after every `RESORT_EVERY`th update, replays of captured ones among them.
+have been overwritten are. When to sort by rank the host knows, which counts updates; not those of
+replays of a captured one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from relive.ops.decide.cuda import apply, ask, note, note_largest, stamps_of, un
 from relive.ops.large_update.cuda import update_errors_of_many, update_many
 from relive.ops.launch import launch
 from relive.ops.nodes.cuda import block_of, constants, tree_of
+from relive.ops.rank.cuda import count_update
 from relive.ops.tree.cuda import lift, settle
 
 if TYPE_CHECKING:
@@ -135,6 +136,8 @@ def update(state: State, ids: Tensor, values: Tensor, *, as_leaves: bool) -> int
     else:
         update_some = update_many if is_large else _update_leaves
     update_some(state, ids, values, as_leaves)
+    if len(state.errors):
+        count_update(state)
     return w.OK
 
 

@@ -45,6 +45,12 @@ def num_demonstrations(state: State) -> int:
     return state.word(w.DEMO_COUNT) + state.word(w.DEMO_ADDED)
 
 
+def num_rows(state: State) -> int:
+    """Rows held."""
+    oldest, stop = ring_range(state)
+    return stop - oldest + num_demonstrations(state)
+
+
 def slots_of(state: State, ids: Tensor) -> Tensor:
     """Slots of rows that are held: int64 [B] -> int64 [B]."""
     words = state.words

@@ -1,0 +1,63 @@
+"""Calls that have no place in a CUDA graph.
+
+While a step is captured nothing runs: what is launched is taken down, to be played back later. A
+call for which the host reads device memory, or leaves a number of its own in a launch, would
+break the capture or be frozen with it; it says so before anything has changed.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar, cast
+
+import torch
+
+from relive.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+class OnDevice(Protocol):
+    """Something that lives on a device."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where."""
+        ...
+
+
+Owner = TypeVar("Owner", bound=OnDevice)
+
+
+def is_captured(device: torch.device) -> bool:
+    """Whether what is launched on a device now is taken down for a CUDA graph."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+
+def require_no_capture(device: torch.device, what: str, instead: str) -> None:
+    """Raise UnsupportedError while a CUDA graph is captured.
+
+    Args:
+        what: cannot be captured.
+        instead: the user should do.
+    """
+    if is_captured(device):
+        raise UnsupportedError(f"{what} cannot be captured in a CUDA graph; {instead}")
+
+
+def outside_capture(
+    method: Callable[Concatenate[Owner, Arguments], Result],
+) -> Callable[Concatenate[Owner, Arguments], Result]:
+    """A method that raises UnsupportedError while a CUDA graph is captured on its device."""
+    name = method.__name__
+
+    @wraps(method)
+    def checked(self: Owner, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        require_no_capture(self.device, name, "call it before or after")
+        return method(self, *args, **kwargs)
+
+    return cast("Callable[Concatenate[Owner, Arguments], Result]", checked)

@@ -1,0 +1,30 @@
+"""Tensors on their way from one device to another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relive.gpu.capture import require_no_capture
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on a device: itself if it is there, else a copy.
+
+    From host memory to a GPU the host does not wait: the copy is made of a pinned one, which torch
+    keeps until it has been read. From a GPU to the host it does.
+
+    Raises:
+        UnsupportedError: it is in host memory, and a CUDA graph is being captured.
+    """
+    if tensor.device == device:
+        return tensor
+    if device.type == "cuda" and tensor.is_cpu:
+        require_no_capture(
+            device, "a tensor in host memory", "give one on the device of the buffer"
+        )
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)

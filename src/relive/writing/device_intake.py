@@ -1,0 +1,213 @@
+"""What a buffer on a GPU is given to write: from host memory, or there already.
+
+The host never waits. A step in host memory is packed as on the CPU and sent in one copy; where
+anything of it is on the device already, each field goes by itself and is packed there.
+
+E  environments (lanes)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from relive.arrays import as_tensor
+from relive.errors import InputError
+from relive.gpu.capture import is_captured, require_no_capture
+from relive.gpu.transfer import moved
+from relive.writing import autoreset as resets
+from relive.writing.arrivals import Arrivals
+from relive.writing.intake import Intake
+from relive.writing.packer import check_columns, ndim, packed_form
+from relive.writing.stream import Stream, host_flags
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from relive.fields import Column, RowLayout
+    from relive.ops.dispatch import Operations
+    from relive.ops.pack.reference import Column as PackedColumn
+    from relive.ops.state import State
+    from relive.writing.stream import Piece
+
+
+class DeviceIntake(Intake):
+    """As `Intake`, for a buffer on a GPU."""
+
+    def __init__(
+        self, state: State, operations: Operations, layout: RowLayout, resets: str
+    ) -> None:
+        super().__init__(state, operations, layout, resets)
+        self._device = state.words.device
+        self._arrivals = Arrivals(state)
+        self._sent = torch.zeros_like(self.steps, device=self._device)
+        self._columns: list[PackedColumn] | None = None  # of a step that is on the device
+        self._ended: NDArray[np.bool_] | None = None
+        self._was_captured = False
+
+    def take(
+        self,
+        obs: Any,
+        action: Any,
+        reward: Any,
+        next_obs: Any,
+        terminated: Any,
+        truncated: Any,
+        final_obs: Any,
+        own: Mapping[str, Any],
+        *,
+        on_host: bool = False,
+    ) -> None:
+        """As `Intake.take`."""
+        values = {
+            "obs": obs,
+            "action": action,
+            "reward": reward,
+            "next_obs": next_obs,
+            "terminated": terminated,
+            "truncated": truncated,
+            **own,
+        }
+        if on_host or not _any_on_device([values, final_obs]):
+            require_no_capture(self._device, "a step in host memory", "give tensors on the device")
+            super().take(obs, action, reward, next_obs, terminated, truncated, final_obs, own)
+            self._columns = None
+            self._ended = (self._flags[0] | self._flags[1]).numpy() != 0
+            return
+        leading = () if self._one_env and ndim(reward) == 0 else (len(self.steps),)
+        checked = check_columns(self._layout, values, leading)
+        ended = host_flags(checked, (len(self.steps),))
+        columns, out_of_range = self._packed(checked)
+        if self._resets == "same_step":
+            out_of_range += self._put_final(columns, final_obs, ended)
+        elif final_obs is not None:
+            self.refuse_final()
+        self._columns = [(c.offset, c.nbytes, columns[c.name]) for c, _ in checked]
+        self._ended, self._out_of_range = ended, out_of_range
+
+    def write(self) -> None:
+        """Write the step that was taken; in a captured graph, those of its replays."""
+        if self._columns is None:
+            self._sent.copy_(self.steps.pin_memory(), non_blocking=True)
+            self._ops.write(self._state, self._sent)
+        else:
+            lanes = range(len(self.steps))
+            self._ops.extend(
+                self._state,
+                self._columns,
+                len(lanes),
+                lanes,
+                self.staging,
+                ready_made=False,
+                close=False,
+            )
+            self._columns = None
+        self._count_out_of_range(self._out_of_range)
+        if not self._is_captured():
+            self._arrivals.add(self._ended)
+
+    def stream(self, values: Mapping[str, Any], num_lanes: int | None, *, on_host: bool) -> Stream:
+        """As `Intake.stream`; what is on the device stays there unless it is wanted on the host."""
+        return Stream(self._layout, values, num_lanes, on_host=on_host)
+
+    def extend(self, piece: Piece, lanes: range, *, ready_made: bool) -> None:
+        """As `Intake.extend`."""
+        columns: list[PackedColumn] = [
+            (offset, size, self._here(value)) for offset, size, value in piece.columns
+        ]
+        super().extend(piece._replace(columns=columns), lanes, ready_made=ready_made)
+        if not self._is_captured():
+            times = piece.steps // len(lanes)
+            if ready_made:
+                self._arrivals.add_rows(piece.steps)
+            else:
+                self._arrivals.extend(times, lanes, piece.ended, close=piece.is_last)
+
+    def end_episode(self, lanes: range) -> None:
+        """As `Intake.end_episode`."""
+        super().end_episode(lanes)
+        self._arrivals.flush(lanes)
+
+    @property
+    def next_id(self) -> int | None:
+        """At most the id that the next row gets; None if graphs write rows that are not counted."""
+        return None if self._was_captured else self._arrivals.next_id
+
+    @property
+    def rows(self) -> int:
+        """Rows held, at least."""
+        return self._arrivals.rows
+
+    def ready(self, batch_size: int) -> bool:
+        """Whether `batch_size` rows are held for sure; their priorities are not known."""
+        return self.rows >= batch_size
+
+    def refresh(self) -> None:
+        """The state has been replaced: look at it (waits)."""
+        self._arrivals = Arrivals(self._state)
+
+    def forget(self) -> None:
+        """The state has been cleared."""
+        self._arrivals.clear()
+
+    def _is_captured(self) -> bool:
+        captured = is_captured(self._device)
+        self._was_captured |= captured
+        return captured
+
+    def _here(self, value: Any) -> Tensor:
+        return moved(as_tensor(value), self._device)
+
+    def _packed(self, checked: list[tuple[Column, Any]]) -> tuple[dict[str, Tensor], Any]:
+        """Values in their stored form on the device, by column; and how many are out of range."""
+        found: dict[str, Tensor] = {}
+        out_of_range: int | Tensor = 0
+        for column, value in checked:
+            stored, outside = packed_form(column, value, on_host=False)
+            found[column.name] = self._here(stored)
+            out_of_range += outside
+        return found, out_of_range
+
+    def _put_final(
+        self, columns: dict[str, Tensor], final_obs: Any, ended: NDArray[np.bool_] | None
+    ) -> Any:
+        """Replace next observations by final ones where an episode has ended."""
+        num_envs = len(self.steps)
+        if ended is not None and not ended.any():
+            return 0
+        if ended is None or _any_on_device([final_obs]):
+            if final_obs is None:
+                raise InputError(
+                    "final_obs is missing: where flags are on the device the host cannot know "
+                    "whether an episode has ended; pass final_obs [num_envs, *shape] at every step"
+                )
+            checked = check_columns(self._layout, {"next_obs": final_obs}, (num_envs,))
+            final, out_of_range = self._packed(checked)
+            over = columns["terminated"] | columns["truncated"]
+            for name, value in final.items():
+                given = columns[name].view(value.shape)
+                where = over.view(num_envs, *[1] * (value.ndim - 1))
+                columns[name] = torch.where(where, value, given)
+            return out_of_range
+        lanes = ended.nonzero()[0]
+        value = resets.final_of(self._layout.tree["obs"], final_obs, lanes.tolist())
+        checked = check_columns(self._layout, {"next_obs": value}, (len(lanes),))
+        final, out_of_range = self._packed(checked)
+        rows = self._here(lanes)
+        for name, value in final.items():
+            given = columns[name].view(num_envs, *value.shape[1:])
+            columns[name] = given.index_copy(0, rows, value)
+        return out_of_range
+
+
+def _any_on_device(values: Any) -> bool:
+    """Whether any tensor in nested mappings and lists is on a GPU."""
+    if isinstance(values, Tensor):
+        return not values.is_cpu
+    if isinstance(values, Mapping):
+        return any(map(_any_on_device, values.values()))
+    return isinstance(values, list) and any(map(_any_on_device, values))
