@@ -16,7 +16,7 @@ from torch.autograd.graph import increment_version
 
 from relive.batch import Batch, BatchLayout
 from relive.description import describe, require_same, undescribe
-from relive.devices import known_device
+from relive.devices import known_device, numbered
 from relive.errors import (
     ConfigError,
     CorruptError,
@@ -38,6 +38,7 @@ from relive.storage import checks, demonstrations, loading, memory, ring
 from relive.storage.files import folder_at
 from relive.storage.lending import Lender
 from relive.storage.saving import Saver
+from relive.storage.sending import Sender
 from relive.trajectories import TrajectoryStore
 from relive.writing import autoreset as resets
 from relive.writing.packer import Packer, ndim, truth, vector, whole_batch
@@ -133,6 +134,7 @@ class ReplayBuffer:
         self._own = frozenset(fields) - {"obs", "action"}
         self._tee: Tee | None = None
         self._batches = Lender(self._batch_layout, self._device)
+        self._sender = Sender(self._batch_layout)
         self._lock = fork_safe_lock()
         self._saver = Saver(self._state, self._lock)
         self.reseed(seed)
@@ -348,7 +350,12 @@ class ReplayBuffer:
             out: a batch of `empty_batch(batch_size)` to write into. What was computed from it must
                 have been differentiated before (autograd raises otherwise).
             train: False draws from a stream of its own and leaves progress, age and reuse alone.
-            device: move the batch there, in one copy.
+            device: where the batch goes, in one copy; None leaves it where the buffer lives.
+
+        From a buffer on the CPU to a CUDA device the rows are drawn into pinned memory, and their
+        copy is queued on the current stream of that device: the host does not wait for it, unless
+        four batches of this size are under way already (then for the oldest). From a CUDA device to
+        the CPU, and with `out`, the host waits.
 
         Returns:
             A batch that the caller owns; nothing writes into it while anything of it is held.
@@ -356,10 +363,23 @@ class ReplayBuffer:
         Raises:
             NotReadyError: nothing can be drawn yet.
             InputError: a bad batch size, or a batch of another size.
+            UnsupportedError: no such device; or a batch from the CPU while the current stream is
+                being captured in a CUDA graph. Nothing has been drawn then.
         """
-        target = None if device is None else known_device(device)
-        batch = self._sample(whole_batch(batch_size), out, truth("train", train), None)
-        return batch if target is None else batch.to(target, non_blocking=True)
+        size, train = whole_batch(batch_size), truth("train", train)
+        if device is None:
+            return self._sample(size, out, train, None)
+        target = known_device(device)
+        if out is None and target.type == "cuda" and self._device.type == "cpu":
+            with self._lock:
+                return self._sender.send(
+                    size,
+                    numbered(target),
+                    lambda batch: self._fill(batch, 0, size, train=train),
+                )
+        batch = self._sample(size, out, train, None)
+        # Numbers on their way to the CPU would be read before they are there.
+        return batch.to(target, non_blocking=target.type == "cuda")
 
     def sample_range(
         self, batch_size: int, start: int, stop: int, *, out: Batch | None = None
