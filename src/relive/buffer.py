@@ -32,6 +32,7 @@ from relive.ops.dispatch import operations
 from relive.ops.sample.reference import beta
 from relive.ops.window import reference as windows
 from relive.sampling import Recent, Sampler, Uniform
+from relive.sampling.prefetch import Prefetch
 from relive.sampling.split import split_ids
 from relive.settings import Settings
 from relive.storage import checks, demonstrations, loading, memory, ring
@@ -380,6 +381,49 @@ class ReplayBuffer:
         batch = self._sample(size, out, train, None)
         # Numbers on their way to the CPU would be read before they are there.
         return batch.to(target, non_blocking=target.type == "cuda")
+
+    def batches(
+        self,
+        batch_size: int,
+        *,
+        ahead: int = 0,
+        device: str | torch.device | None = None,
+        train: bool = True,
+    ) -> Prefetch:
+        """Batches without end, `ahead` of them drawn and on their way before they are asked for.
+
+            batches = buffer.batches(256, ahead=1, device="cuda")
+            for step in range(1_000_000):
+                ...
+                agent.update(next(batches))
+
+        `next` first draws what is missing ahead, then gives the oldest batch; with `ahead=0` it is
+        `sample`. While you train on one batch the next ones are copied to the device on a stream of
+        their own; your stream waits for the copy, the host does not. There are no threads: the
+        same calls give the same batches.
+
+        A batch was drawn `ahead` calls of `next` before you get it, with the rows, priorities and
+        window of that moment; beta and progress are that much further on. A row may have been
+        overwritten meanwhile: `update_priorities` then skips and counts it. Whoever drops the
+        iterator loses the batches drawn ahead; its `state_dict()` holds them, for resuming exactly.
+
+        Args:
+            batch_size: B >= 1.
+            ahead: batches drawn before they are asked for, >= 0; with 1 the copy is hidden already.
+            device: as in `sample`.
+            train: as in `sample`.
+
+        Returns:
+            An iterator for one thread. Its `next` raises what `sample` raises, and draws nothing
+            then; it can be asked again. Batches drawn ahead on a CUDA device cannot be captured.
+
+        Raises:
+            InputError: a bad batch size, or `ahead` that is none.
+            UnsupportedError: no such device.
+        """
+        target = numbered(self._device if device is None else known_device(device))
+        size, train = whole_batch(batch_size), truth("train", train)
+        return Prefetch(self, size, target, ahead=ahead, train=train)
 
     def sample_range(
         self, batch_size: int, start: int, stop: int, *, out: Batch | None = None
