@@ -24,8 +24,8 @@ class Source(Protocol):
         """Where it lives."""
         ...
 
-    def sample(self, batch_size: int, *, train: bool, device: torch.device) -> Batch:
-        """Draw rows."""
+    def sample(self, batch_size: int, *, train: bool, device: torch.device | None) -> Batch:
+        """Draw rows; None leaves them where they are."""
         ...
 
     def empty_batch(self, batch_size: int) -> Batch:
@@ -66,6 +66,7 @@ class Prefetch(Iterator[Batch]):
             raise InputError(f"ahead is a whole number >= 0; given {shown(ahead)}")
         self._source, self._batch_size, self._device = source, batch_size, device
         self._ahead, self._train = ahead, train
+        self._moved_to = None if device == source.device else device
         self._drawn: deque[Drawn] = deque()
         # What a device computes and what it is sent run side by side on two streams only.
         crosses = ahead and device.type == "cuda" and source.device.type == "cpu"
@@ -114,7 +115,7 @@ class Prefetch(Iterator[Batch]):
             return Drawn(self._sample(), self._side.record_event())
 
     def _sample(self) -> Batch:
-        return self._source.sample(self._batch_size, train=self._train, device=self._device)
+        return self._source.sample(self._batch_size, train=self._train, device=self._moved_to)
 
     def _arrived(self, drawn: Drawn) -> Batch:
         """A batch that the current stream may use: the stream waits for its copy, not the host."""
