@@ -16,7 +16,7 @@ from torch.autograd.graph import increment_version
 
 from relive.batch import Batch, BatchLayout
 from relive.description import describe, require_same, undescribe
-from relive.devices import known_device
+from relive.devices import known_device, numbered
 from relive.errors import (
     ConfigError,
     CorruptError,
@@ -27,6 +27,7 @@ from relive.errors import (
 )
 from relive.fields import Fields, fields_of
 from relive.gpu.capture import outside_capture, require_no_capture
+from relive.gpu.readback import Readback
 from relive.gpu.turns import Turns
 from relive.locks import fork_safe_lock
 from relive.ops import words as w
@@ -34,12 +35,14 @@ from relive.ops.dispatch import operations, prepare
 from relive.ops.sample.reference import beta
 from relive.ops.window import reference as windows
 from relive.sampling import Recent, Sampler, Uniform
+from relive.sampling.prefetch import Prefetch
 from relive.sampling.split import split_ids
 from relive.settings import Settings
 from relive.storage import checks, demonstrations, loading, memory, ring, statistics
 from relive.storage.files import folder_at
 from relive.storage.lending import Lender
 from relive.storage.saving import Saver
+from relive.storage.sending import Sender
 from relive.trajectories import TrajectoryStore
 from relive.writing import autoreset as resets
 from relive.writing.device_intake import DeviceIntake
@@ -133,9 +136,11 @@ class ReplayBuffer:
         self._own = frozenset(fields) - {"obs", "action"}
         self._tee: Tee | None = None
         self._batches = Lender(self._batch_layout, self._device)
+        self._sender = Sender(self._batch_layout)
         lock = fork_safe_lock()
         self._lock = Turns(lock, self._device) if on_gpu else lock
         self._saver = Saver(self._state, self._lock)
+        self._numbers = Readback(statistics.gather(self._state))
         self.reseed(seed)
 
     @classmethod
@@ -344,7 +349,12 @@ class ReplayBuffer:
             out: a batch of `empty_batch(batch_size)` to write into. What was computed from it must
                 have been differentiated before (autograd raises otherwise).
             train: False draws from a stream of its own and leaves progress, age and reuse alone.
-            device: move the batch there, in one copy.
+            device: where the batch goes, in one copy; None leaves it where the buffer lives.
+
+        From a buffer on the CPU to a CUDA device the rows are drawn into pinned memory, and their
+        copy is queued on the current stream of that device: the host does not wait for it, unless
+        four batches of this size are under way already (then for the oldest). From a CUDA device to
+        the CPU, and with `out`, the host waits.
 
         Returns:
             A batch that the caller owns; nothing writes into it while anything of it is held.
@@ -352,10 +362,66 @@ class ReplayBuffer:
         Raises:
             NotReadyError: nothing can be drawn yet.
             InputError: a bad batch size, or a batch of another size.
+            UnsupportedError: no such device; or a batch from the CPU while the current stream is
+                being captured in a CUDA graph. Nothing has been drawn then.
         """
-        target = None if device is None else known_device(device)
-        batch = self._sample(whole_batch(batch_size), out, truth("train", train), None)
-        return batch if target is None else batch.to(target, non_blocking=True)
+        size, train = whole_batch(batch_size), truth("train", train)
+        if device is None:
+            return self._sample(size, out, train, None)
+        target = known_device(device)
+        if out is None and target.type == "cuda" and self._device.type == "cpu":
+            with self._lock:
+                return self._sender.send(
+                    size,
+                    numbered(target),
+                    lambda batch: self._fill(batch, 0, size, train=train),
+                )
+        batch = self._sample(size, out, train, None)
+        # Numbers on their way to the CPU would be read before they are there.
+        return batch.to(target, non_blocking=target.type == "cuda")
+
+    def batches(
+        self,
+        batch_size: int,
+        *,
+        ahead: int = 0,
+        device: str | torch.device | None = None,
+        train: bool = True,
+    ) -> Prefetch:
+        """Batches without end, `ahead` of them drawn and on their way before they are asked for.
+
+            batches = buffer.batches(256, ahead=1, device="cuda")
+            for step in range(1_000_000):
+                ...
+                agent.update(next(batches))
+
+        `next` first draws what is missing ahead, then gives the oldest batch; with `ahead=0` it is
+        `sample`. While you train on one batch the next ones are copied to the device on a stream of
+        their own; your stream waits for the copy, the host does not. There are no threads: the
+        same calls give the same batches.
+
+        A batch was drawn `ahead` calls of `next` before you get it, with the rows, priorities and
+        window of that moment; beta and progress are that much further on. A row may have been
+        overwritten meanwhile: `update_priorities` then skips and counts it. Whoever drops the
+        iterator loses the batches drawn ahead; its `state_dict()` holds them, for resuming exactly.
+
+        Args:
+            batch_size: B >= 1.
+            ahead: batches drawn before they are asked for, >= 0; with 1 the copy is hidden already.
+            device: as in `sample`.
+            train: as in `sample`.
+
+        Returns:
+            An iterator for one thread. Its `next` raises what `sample` raises, and draws nothing
+            then; it can be asked again. Batches drawn ahead on a CUDA device cannot be captured.
+
+        Raises:
+            InputError: a bad batch size, or `ahead` that is none.
+            UnsupportedError: no such device.
+        """
+        target = numbered(self._device if device is None else known_device(device))
+        size, train = whole_batch(batch_size), truth("train", train)
+        return Prefetch(self, size, target, ahead=ahead, train=train)
 
     def sample_range(
         self, batch_size: int, start: int, stop: int, *, out: Batch | None = None
@@ -663,7 +729,7 @@ class ReplayBuffer:
             OSError: as the file system says.
         """
         later = truth("background", background)
-        require_no_capture(self._device, "save", "call it before or after")
+        require_no_capture(self._device, "save")
         return self._saver.save(folder_at(path), self._described(), note, background=later)
 
     @staticmethod
@@ -840,6 +906,9 @@ class ReplayBuffer:
         wait = truth("wait", wait)
         with self._lock:
             numbers = statistics.gather(self._state)
+            if not wait:
+                self._numbers.ask(numbers)
+                numbers = self._numbers.latest()
         return statistics.stats(numbers.cpu())
 
     @outside_capture

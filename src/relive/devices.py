@@ -29,3 +29,10 @@ def known_device(device: str | torch.device) -> torch.device:
     if known.type == "cuda" and (known.index or 0) >= torch.cuda.device_count():
         raise UnsupportedError(f"there are {torch.cuda.device_count()} CUDA devices; given {known}")
     return known
+
+
+def numbered(device: torch.device) -> torch.device:
+    """The same device by its number: "cuda" is whichever is current."""
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return device

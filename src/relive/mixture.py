@@ -10,11 +10,13 @@ from torch.autograd.graph import increment_version
 
 from relive.batch import Batch, BatchLayout
 from relive.buffer import ReplayBuffer
-from relive.devices import known_device
+from relive.devices import known_device, numbered
 from relive.errors import ConfigError, InputError, NotReadyError, UnsupportedError, shown
 from relive.locks import fork_safe_lock
 from relive.ops import words as w
+from relive.sampling.prefetch import Prefetch
 from relive.storage.lending import Lender
+from relive.storage.sending import Sender
 from relive.writing.packer import truth, vector, whole_batch
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ class Mixture:
         self.shares = tuple(share / math.fsum(shares) for share in shares)
         self._layout = BatchLayout(first._layout)
         self._batches = Lender(self._layout, first.device)
+        self._sender = Sender(self._layout)
         self._owed = [0.0] * len(self.buffers)
         self._lock = fork_safe_lock()
 
@@ -101,36 +104,65 @@ class Mixture:
             batch_size: B >= 1.
             out: a batch of `empty_batch(batch_size)` of this mixture to write into.
             train: as in `ReplayBuffer.sample`.
-            device: move the batch there, in one copy.
+            device: where the batch goes, in one copy; as in `ReplayBuffer.sample`.
 
         Raises:
             NotReadyError: no buffer has anything to draw.
             InputError: a bad batch size, or a batch of another size.
+            UnsupportedError: as there.
         """
-        target = None if device is None else known_device(device)
         size, train = whole_batch(batch_size), truth("train", train)
         if out is not None and not (
             isinstance(out, Batch) and out._layout is self._layout and len(out) == size
         ):
             raise InputError(f"out is a batch made by this mixture's empty_batch({size})")
+        target = self.device if device is None else known_device(device)
         with self._lock:
-            ready = [buffer.ready() for buffer in self.buffers]
-            if not any(ready):
-                raise NotReadyError("no buffer of the mixture has anything to draw")
-            counts, owed = self._divide(size, ready)
+            if out is None and target.type == "cuda" and self.device.type == "cpu":
+                return self._sender.send(
+                    size, numbered(target), lambda batch: self._fill(batch, train=train)
+                )
             batch = self._batches.lend(size) if out is None else out
-            first = 0
-            for number, count in enumerate(counts):
-                if count:
-                    self.buffers[number]._fill(batch, first, count, train=train)
-                    ids = batch.ids[first : first + count]
-                    ids.copy_(_with_source(ids, number))
-                first += count
-            if train:
-                self._owed = owed
+            self._fill(batch, train=train)
             if out is not None and not out._arena.is_inference():
                 increment_version(out._arena)
-        return batch if target is None else batch.to(target, non_blocking=True)
+        # Numbers on their way to the CPU would be read before they are there.
+        return batch.to(target, non_blocking=target.type == "cuda")
+
+    def batches(
+        self,
+        batch_size: int,
+        *,
+        ahead: int = 0,
+        device: str | torch.device | None = None,
+        train: bool = True,
+    ) -> Prefetch:
+        """Batches without end, `ahead` of them drawn before they are asked for.
+
+        As `ReplayBuffer.batches`.
+
+        Raises:
+            InputError: a bad batch size, or `ahead` that is none.
+            UnsupportedError: no such device.
+        """
+        target = numbered(self.device if device is None else known_device(device))
+        size, train = whole_batch(batch_size), truth("train", train)
+        return Prefetch(self, size, target, ahead=ahead, train=train)
+
+    def _fill(self, batch: Batch, *, train: bool) -> None:
+        ready = [buffer.ready() for buffer in self.buffers]
+        if not any(ready):
+            raise NotReadyError("no buffer of the mixture has anything to draw")
+        counts, owed = self._divide(len(batch), ready)
+        first = 0
+        for number, count in enumerate(counts):
+            if count:
+                self.buffers[number]._fill(batch, first, count, train=train)
+                ids = batch.ids[first : first + count]
+                ids.copy_(_with_source(ids, number))
+            first += count
+        if train:
+            self._owed = owed
 
     def _divide(self, batch_size: int, ready: list[bool]) -> tuple[list[int], list[float]]:
         """Rows of each buffer, and what each is owed afterwards."""

@@ -188,3 +188,13 @@ def test_wrong_calls_are_refused():
     assert len(mixture) == 40
     assert "0.5 of ReplayBuffer" in repr(mixture)
     assert mixture.device == torch.device("cpu")
+
+
+def test_batches_of_a_mixture_are_drawn_ahead():
+    ahead, plain = (Mixture([filled(100), filled(200)], [1, 2]) for _ in range(2))
+    batches = ahead.batches(16, ahead=2)
+    for _ in range(5):
+        batch, expected = next(batches), plain.sample(16)
+        assert torch.equal(batch.ids, expected.ids)
+        assert torch.equal(batch.reward, expected.reward)
+    assert [buffer.stats()["progress"] for buffer in ahead.buffers] == [7, 7]

@@ -1,1 +1,1 @@
-"""What a buffer on a GPU needs besides its kernels: nothing in a training step waits for it."""
+"""What a buffer on a GPU, or one that feeds a GPU, needs besides its kernels."""

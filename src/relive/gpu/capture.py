@@ -38,15 +38,22 @@ def is_captured(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
-def require_no_capture(device: torch.device, what: str, instead: str) -> None:
-    """Raise UnsupportedError while a CUDA graph is captured.
+def refuse_capture() -> None:
+    """Raise UnsupportedError if the current stream is being captured in a CUDA graph."""
+    if torch.cuda.is_current_stream_capturing():
+        raise UnsupportedError(
+            "what goes through the host cannot be captured in a CUDA graph, since a replay would "
+            "move the same memory again; pass tensors that are on the device, or make this call "
+            "before the capture"
+        )
 
-    Args:
-        what: cannot be captured.
-        instead: the user should do.
-    """
+
+def require_no_capture(device: torch.device, name: str) -> None:
+    """Raise UnsupportedError while a CUDA graph is captured on a device; `name` is of the call."""
     if is_captured(device):
-        raise UnsupportedError(f"{what} cannot be captured in a CUDA graph; {instead}")
+        raise UnsupportedError(
+            f"{name} cannot be captured in a CUDA graph; call it before or after the capture"
+        )
 
 
 def outside_capture(
@@ -57,7 +64,7 @@ def outside_capture(
 
     @wraps(method)
     def checked(self: Owner, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        require_no_capture(self.device, name, "call it before or after")
+        require_no_capture(self.device, name)
         return method(self, *args, **kwargs)
 
     return cast("Callable[Concatenate[Owner, Arguments], Result]", checked)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relive.gpu.capture import require_no_capture
+from relive.gpu.capture import refuse_capture
 
 if TYPE_CHECKING:
     import torch
@@ -23,8 +23,6 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
     if tensor.device == device:
         return tensor
     if device.type == "cuda" and tensor.is_cpu:
-        require_no_capture(
-            device, "a tensor in host memory", "give one on the device of the buffer"
-        )
+        refuse_capture()
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)

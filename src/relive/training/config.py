@@ -50,6 +50,8 @@ class ReplayConfig:
     """Rows kept, all environments together."""
     batch_size: int = 64
     """Rows of an update."""
+    prefetch: int = 0
+    """Batches drawn, and sent to the device, ahead of the one in use; 1 hides the copy to a GPU."""
     n_step: int = 1
     """Steps folded into one row."""
     gamma: float = 0.99
@@ -81,6 +83,8 @@ class ReplayConfig:
                 f"replay.batch_size lies between 1 and replay.capacity, {self.capacity}; "
                 f"given {self.batch_size}"
             )
+        if self.prefetch < 0:
+            raise ConfigError(f"replay.prefetch is at least 0; given {self.prefetch}")
         for choice, settings in (("sampler", SETTINGS_OF_SAMPLER), ("window", SETTINGS_OF_WINDOW)):
             chosen = getattr(self, choice)
             for setting in dataclasses.fields(self):

@@ -62,7 +62,9 @@ class Trainer:
         self._epsilon = Linear(agent.epsilon_start, agent.epsilon_end, exploring_steps)
         self._episodes = Episodes(config.num_envs)
         self._means = MetricMeans()
-        self._batch = parts.buffer.empty_batch(config.replay.batch_size)
+        self._batches = parts.buffer.batches(
+            config.replay.batch_size, ahead=config.replay.prefetch, device=parts.agent.device
+        )
         self._obs: Any = None  # before the first reset
         self._step = 0
         self._warm_until = 0  # no update before, whatever is due
@@ -88,6 +90,7 @@ class Trainer:
             "episodes": self._episodes.state_dict(),
             "means": self._means.state_dict(),
             "agent": self._agent.state_dict(),
+            "batches": self._batches.state_dict(),
             "envs": episodes_of(self._env),
             "obs": self._obs,
             "versions": versions(),
@@ -115,6 +118,8 @@ class Trainer:
         self._episodes.load_state_dict(state["episodes"])
         self._means.load_state_dict(state["means"], self._agent.device)
         self._agent.load_state_dict(state["agent"])
+        if buffer_kept and "batches" in state:  # earlier versions drew none ahead
+            self._batches.load_state_dict(state["batches"])
         before, now = state["versions"], versions()
         changed = {
             name: f"{before.get(name)} before, {now[name]} now"
@@ -206,7 +211,7 @@ class Trainer:
         if not buffer.ready(batch_size):
             return
         for _ in range(updates):
-            batch = buffer.sample(batch_size, out=self._batch)
+            batch = next(self._batches)
             result = agent.update(batch)
             if buffer.prioritized:
                 buffer.update_priorities(batch.ids, result.td_error)

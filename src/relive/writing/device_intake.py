@@ -16,7 +16,8 @@ from torch import Tensor
 
 from relive.arrays import as_tensor
 from relive.errors import InputError
-from relive.gpu.capture import is_captured, require_no_capture
+from relive.gpu.capture import is_captured, refuse_capture
+from relive.gpu.pinned import Slots
 from relive.gpu.transfer import moved
 from relive.writing import autoreset as resets
 from relive.writing.arrivals import Arrivals
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from relive.writing.stream import Piece
 
 
+STEPS_SENT = 64  # under way: so many steps may the environments be ahead of the GPU
+
+
 class DeviceIntake(Intake):
     """As `Intake`, for a buffer on a GPU."""
 
@@ -44,6 +48,7 @@ class DeviceIntake(Intake):
         super().__init__(state, operations, layout, resets)
         self._device = state.words.device
         self._arrivals = Arrivals(state)
+        self._slots = Slots(self.steps.nbytes, STEPS_SENT)
         self._sent = torch.zeros_like(self.steps, device=self._device)
         self._columns: list[PackedColumn] | None = None  # of a step that is on the device
         self._ended: NDArray[np.bool_] | None = None
@@ -73,7 +78,7 @@ class DeviceIntake(Intake):
             **own,
         }
         if on_host or not _any_on_device([values, final_obs]):
-            require_no_capture(self._device, "a step in host memory", "give tensors on the device")
+            refuse_capture()
             super().take(obs, action, reward, next_obs, terminated, truncated, final_obs, own)
             self._columns = None
             self._ended = (self._flags[0] | self._flags[1]).numpy() != 0
@@ -92,8 +97,7 @@ class DeviceIntake(Intake):
     def write(self) -> None:
         """Write the step that was taken; in a captured graph, those of its replays."""
         if self._columns is None:
-            self._sent.copy_(self.steps.pin_memory(), non_blocking=True)
-            self._ops.write(self._state, self._sent)
+            self._ops.write(self._state, self._send())
         else:
             lanes = range(len(self.steps))
             self._ops.extend(
@@ -158,6 +162,14 @@ class DeviceIntake(Intake):
         captured = is_captured(self._device)
         self._was_captured |= captured
         return captured
+
+    def _send(self) -> Tensor:
+        """The packed step on the device."""
+        slot = self._slots.take()
+        slot.memory.copy_(self.steps.view(-1))
+        self._sent.view(-1).copy_(slot.memory, non_blocking=True)
+        self._slots.sent(slot, torch.cuda.current_stream(self._device))
+        return self._sent
 
     def _here(self, value: Any) -> Tensor:
         return moved(as_tensor(value), self._device)

@@ -50,6 +50,11 @@ def test_a_batch_that_the_buffer_can_never_fill_is_refused(batch_size):
         ReplayConfig(capacity=100, batch_size=batch_size)
 
 
+def test_fewer_batches_ahead_than_none_are_refused():
+    with pytest.raises(ConfigError, match=r"replay\.prefetch is at least 0; given -1"):
+        ReplayConfig(prefetch=-1)
+
+
 def test_cuda_is_refused_where_there_is_none(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(ConfigError, match="has no CUDA; use cpu"):

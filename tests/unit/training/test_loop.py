@@ -50,6 +50,14 @@ def test_one_seed_gives_one_sequence_of_numbers(sampler, num_envs):
     assert first == again
 
 
+def test_batches_drawn_ahead_give_one_sequence_and_are_progress():
+    config = tiny({"prefetch": 2})
+    first, again = list(train(config)), list(train(config))
+    assert without_clock(first) == without_clock(again)
+    stats = of_kind(first, ReplayMeasured)[0].stats
+    assert stats["progress"] == of_kind(first, RunEnded)[0].updates + 2
+
+
 def test_another_seed_gives_another_sequence():
     assert without_clock(train(tiny(seed=1)))[1:] != without_clock(train(tiny(seed=2)))[1:]
 

@@ -23,6 +23,7 @@ from relive.errors import ConfigError, CorruptError, InputError, UnsupportedErro
 from relive.storage import files
 from relive.training import resume, run
 from relive.training.loop import Trainer
+from relive.training.parts import build
 from relive.training.records import (
     EpisodeEnded,
     ReplayMeasured,
@@ -96,6 +97,7 @@ RUNS = {
     "rank, ERE": {
         "replay": {"sampler": "rank", "window": "ere", "window_rows": 20, "resort_every": 3}
     },
+    "batches drawn ahead": {"replay": {"prefetch": 3, "capacity": 150}},
     "a ring that wraps, Polyak": {
         "replay": {"capacity": 60, "beta": 0.7},
         "agent": {"tau": 0.1, "target_period": 1, "lr_end": 0.0},
@@ -367,6 +369,16 @@ def test_without_the_rows_warm_up_is_repeated_and_nothing_bursts(tmp_path):
     assert any(isinstance(r, EpisodeEnded) for r in listener.records)
     with pytest.raises(InputError, match="holds a note, but no buffer"):
         ReplayBuffer.load(tmp_path / "checkpoint")
+
+
+def test_without_the_rows_what_was_drawn_ahead_of_them_is_left_behind(tmp_path):
+    config = tiny({"prefetch": 2}, save_buffer=False, out=tmp_path)
+    run(config, [Interrupt(200)])
+    note = ReplayBuffer.saved_note(tmp_path / "checkpoint")["trainer"]
+    assert len(note["batches"]["drawn"]) == 2
+    trainer = Trainer(config, build(config))
+    trainer.load_state_dict(note, buffer_kept=False)
+    assert trainer.state_dict()["batches"] == {"drawn": []}
 
 
 def test_ctrl_c_while_the_policy_is_judged_ends_it_and_the_judging_can_be_resumed(tmp_path):

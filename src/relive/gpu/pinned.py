@@ -1,0 +1,104 @@
+"""Pinned memory of the host, from which a copy to a device goes on by itself.
+
+The host may touch such memory again only when the copy is over. An event, recorded on the stream
+behind the copy, tells: to ask it costs a microsecond and waits for nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import torch
+from torch import Tensor
+
+from relive.errors import InputError
+from relive.gpu.capture import refuse_capture
+
+MOST = 4  # copies under way: the host is as far ahead of the device as it is ever worth
+
+
+class Slot:
+    """A piece of pinned memory, and when the last copy that used it is over.
+
+    Attributes:
+        memory: uint8 `[nbytes]`.
+    """
+
+    __slots__ = ("_event", "memory")
+
+    def __init__(self, nbytes: int) -> None:
+        self.memory = pinned_memory(nbytes)
+        self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+
+    def used_by(self, stream: torch.cuda.Stream) -> None:
+        """Note that what `stream` has been given so far may use the memory."""
+        self._event.record(stream)
+
+    def is_free(self) -> bool:
+        """Whether that is done; never waits."""
+        return bool(self._event.query())  # type: ignore[no-untyped-call]
+
+    def wait(self) -> None:
+        """Wait until it is."""
+        self._event.synchronize()
+
+
+class Slots:
+    """Pieces of pinned memory of one size, each used again once the copy that used it is over.
+
+        slot = slots.take()
+        ...                                             fill slot.memory
+        tensor.copy_(slot.memory, non_blocking=True)
+        slots.sent(slot, stream)                        always, also if nothing was copied
+
+    For one thread at a time.
+
+    Args:
+        nbytes: of each.
+        most: copies under way, after which `take` waits. A slot is made when it is first needed.
+    """
+
+    def __init__(self, nbytes: int, most: int = MOST) -> None:
+        self._nbytes = nbytes
+        self._most = most
+        self._sent: deque[Slot] = deque()  # oldest first
+
+    def take(self) -> Slot:
+        """A slot that no copy uses; the caller's until `sent`.
+
+        Where `most` copies are under way it waits for the oldest: a host that is that far ahead of
+        its device gains nothing by going on.
+
+        Raises:
+            UnsupportedError: the current stream is being captured.
+            InputError: the memory is not to be had.
+        """
+        refuse_capture()
+        for slot in self._sent:
+            if slot.is_free():
+                self._sent.remove(slot)
+                return slot
+        if len(self._sent) < self._most:
+            return Slot(self._nbytes)
+        self._sent[0].wait()
+        return self._sent.popleft()
+
+    def sent(self, slot: Slot, stream: torch.cuda.Stream) -> None:
+        """Give a slot back; it is free when all that `stream` has been given so far is done."""
+        slot.used_by(stream)
+        self._sent.append(slot)
+
+
+def pinned_memory(nbytes: int) -> Tensor:
+    """Pinned memory with any contents: uint8 `[nbytes]`.
+
+    Raises:
+        InputError: it is not to be had.
+    """
+    try:
+        with torch.inference_mode(False):  # so that it can be written inside and outside of it
+            return torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
+    except (RuntimeError, TypeError) as error:  # more than there is, or than a number holds
+        raise InputError(
+            f"{nbytes / 1e9:.1f} GB of pinned memory are not to be had; ask for less at once"
+        ) from error

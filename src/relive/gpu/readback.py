@@ -1,0 +1,93 @@
+"""Small results of the device, read by the host when they have arrived."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+import torch
+from torch import Tensor
+
+from relive.gpu.capture import refuse_capture
+from relive.gpu.pinned import Slot
+
+MOST = 3  # copies under way
+
+
+class Readback:
+    """The newest copy of a small tensor that has arrived from the device.
+
+        readback.ask(words)      queues a copy
+        readback.latest()        what has arrived by now
+
+    What it gives out is never written to again. A tensor that is on the CPU has arrived at once.
+    For one thread at a time.
+
+    Args:
+        first: a tensor of the shape and dtype of those that will be asked for, which has arrived
+            (waits).
+        most: copies under way, above which a question is dropped.
+    """
+
+    def __init__(self, first: Tensor, most: int = MOST) -> None:
+        self._shape, self._dtype = first.shape, first.dtype
+        self._most = most
+        self._idle: list[Slot] = []
+        self._asked: deque[Slot] = deque()  # in the order in which they were asked for
+        self._newest = first.detach().to("cpu", copy=True)
+
+    def ask(self, tensor: Tensor) -> bool:
+        """Queue a copy of `tensor` on the current stream, as it will be there; never waits.
+
+        Returns:
+            False if the question was dropped, because `most` copies are under way.
+
+        Raises:
+            UnsupportedError: the current stream is being captured.
+        """
+        assert tensor.shape == self._shape
+        assert tensor.dtype == self._dtype
+        if tensor.is_cpu:
+            self._newest = tensor.detach().clone()
+            return True
+        refuse_capture()
+        self._collect()
+        if len(self._asked) == self._most:
+            return False
+        slot = self._idle.pop() if self._idle else self._new_slot()
+        self._typed(slot).copy_(tensor.detach(), non_blocking=True)
+        slot.used_by(torch.cuda.current_stream(tensor.device))
+        self._asked.append(slot)
+        return True
+
+    def latest(self) -> Tensor:
+        """The newest that has arrived, on the CPU. Never waits."""
+        if self._asked and not torch.cuda.is_current_stream_capturing():  # no event tells then
+            self._collect()
+        return self._newest
+
+    def wait(self) -> Tensor:
+        """The newest that was asked for and not dropped, on the CPU. Waits for the device.
+
+        Raises:
+            UnsupportedError: it would wait while the current stream is being captured.
+        """
+        if self._asked:
+            refuse_capture()
+            for slot in self._asked:
+                slot.wait()
+            self._collect()
+        return self._newest
+
+    def _collect(self) -> None:
+        """Take over what has arrived."""
+        while self._asked and self._asked[0].is_free():
+            slot = self._asked.popleft()
+            self._newest = self._typed(slot).clone()
+            self._idle.append(slot)
+
+    def _new_slot(self) -> Slot:
+        return Slot(math.prod(self._shape) * self._dtype.itemsize)
+
+    def _typed(self, slot: Slot) -> Tensor:
+        return slot.memory.view(self._dtype).view(self._shape)

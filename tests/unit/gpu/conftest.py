@@ -1,0 +1,50 @@
+"""A device that is told when it gets where: what has no GPU runs against it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from relive.gpu import pinned
+
+
+class Device:
+    """How far each stream has come, and what it is waited for.
+
+    Attributes:
+        done: number of the last event that has been reached.
+        recorded: number of the last event that has been recorded.
+        waited: numbers of events that the host has waited for.
+        capturing: whether a capture is on.
+    """
+
+    def __init__(self) -> None:
+        self.done = self.recorded = 0
+        self.waited: list[int] = []
+        self.capturing = False
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+    device = Device()
+
+    class Event:
+        number = 0  # before it is recorded it counts as reached
+
+        def record(self, stream: object) -> None:
+            assert stream == "stream"
+            device.recorded += 1
+            self.number = device.recorded
+
+        def query(self) -> bool:
+            return self.number <= device.done
+
+        def synchronize(self) -> None:
+            device.waited.append(self.number)
+            device.done = max(device.done, self.number)
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: "stream")
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: device.capturing)
+    monkeypatch.setattr(pinned, "pinned_memory", lambda n: torch.zeros(n, dtype=torch.uint8))
+    return device
