@@ -444,15 +444,7 @@ class ReplayBuffer:
         for name, value in (("start", start), ("stop", stop)):
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
                 raise InputError(f"{name} is an id, a whole number >= 0; given {shown(value)}")
-        with self._lock:
-            if not ring.rows_in(self._state, start, stop):
-                oldest, newest = windows.ring_range(self._state)
-                raise InputError(
-                    f"no row has an id in [{start}, {stop}); the ring holds [{oldest}, {newest})"
-                )
-            batch = self._sample(size, out, False, (start, stop))
-            self._state.words[w.RANGE_ROWS_GONE] += ring.rows_gone(self._state, start, stop)
-        return batch
+        return self._sample(size, out, False, (start, stop))
 
     def _sample(
         self, batch_size: int, out: Batch | None, train: bool, ids: tuple[int, int] | None
@@ -494,6 +486,12 @@ class ReplayBuffer:
                 total=len(batch),
             )
             if outcome == w.NOTHING_TO_DRAW:
+                if ids is not None and not len(windows.held_between(self._state, *ids)):
+                    oldest, newest = windows.ring_range(self._state)
+                    raise InputError(
+                        f"no row has an id in [{ids[0]}, {ids[1]}); "
+                        f"the ring holds [{oldest}, {newest})"
+                    )
                 raise NotReadyError(
                     "nothing can be drawn: "
                     + ("all priorities are 0" if len(self) else "no row has been written yet")

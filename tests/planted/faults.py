@@ -256,10 +256,10 @@ FAULTS = (
         (PINNED,),
     ),
     Fault(
-        "rows that were overwritten count as rows of a range",
-        "storage/ring.py",
-        "return written - rows_in(state, start, min(stop, w.FIRST_ADDED_ID))",
-        "return 0",
+        "rows of a range that were overwritten are not counted",
+        "ops/window/cpu.py",
+        "    return written - held\n",
+        "    return 0\n",
         ("tests/unit/sampling/test_ranges.py",),
     ),
     Fault(

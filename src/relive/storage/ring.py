@@ -128,26 +128,6 @@ def are_held(state: State, ids: Tensor) -> Tensor:
     )
 
 
-def rows_in(state: State, start: int, stop: int) -> int:
-    """Rows held whose ids lie in [start, stop)."""
-    pinned, added = state.word(w.DEMO_FIRST_ID), state.word(w.ADDED_FIRST_ID)
-    return (
-        _overlap((start, stop), ring_range(state))
-        + _overlap((start, stop), (pinned, pinned + state.word(w.DEMO_COUNT)))
-        + _overlap((start, stop), (added, added + state.word(w.DEMO_ADDED)))
-    )
-
-
-def rows_gone(state: State, start: int, stop: int) -> int:
-    """Ids in [start, stop) of rows that are not held any more."""
-    written = _overlap((start, stop), (0, state.word(w.NEXT_ID)))
-    return written - rows_in(state, start, min(stop, w.FIRST_ADDED_ID))
-
-
-def _overlap(a: tuple[int, int], b: tuple[int, int]) -> int:
-    return max(0, min(a[1], b[1]) - max(a[0], b[0]))
-
-
 def copy_into(state: State, larger: State, operations: Operations) -> None:
     """Bring everything of a state into a new one of at least its capacity."""
     oldest, _ = ring_range(state)

@@ -24,6 +24,7 @@ from relive.ops import words as w
 from relive.ops.launch import launch
 from relive.ops.sample import cpu, cuda
 from relive.ops.state import State
+from relive.ops.window.reference import num_gone
 from tests.equivalence.states import comparable, same_bits
 from tests.properties.calls import Calls, Spec, errors, steps
 from tests.triton.checker import checked
@@ -108,6 +109,8 @@ class Twin:
         if outcome == w.NOTHING_TO_DRAW:
             self.empty += 1
             state.words[w.EMPTY_SAMPLES] += 1
+            if ids is not None:
+                state.words[w.RANGE_ROWS_GONE] += num_gone(state, *ids)
             rows = slice(first, first + batch_size)
             for name in expected.keys():  # noqa: SIM118 - a batch is no dict
                 expected[name][rows] = -1 if name == "ids" else 0
@@ -214,6 +217,32 @@ def test_a_batch_of_nothing_is_counted_and_changes_nothing_else(sampler: Any) ->
         twin.sample(5, train=True)
     twin.sample(5, train=True, ids=(0, 3))  # overwritten
     assert twin.empty == 3
+
+
+RANGES = [
+    ((7, 12), 0),
+    ((2, 9), 3),  # 4, 5, 6
+    ((0, 2**63 - 1), 3),  # the copy is held, and no id of its kind is ever gone
+    ((4, 7), 3),  # nothing to draw
+    ((9, 2), 0),
+    ((0, 0), 0),
+    ((12, 2**62), 0),
+]
+
+
+@pytest.mark.parametrize("sampler", TWO, ids=["uniform", "proportional"])
+def test_rows_of_a_range_that_are_gone_are_counted(sampler: Any) -> None:
+    buffer, rng = Spec(sampler=sampler, capacity=10).buffer(), np.random.default_rng(0)
+    buffer.extend(**steps(rng, 4))
+    buffer.pin_demonstrations(4, reserve=1)
+    buffer.pin([1])
+    buffer.extend(**steps(rng, 8))  # the ring has room for 5 and holds 7...11
+    twin, gone = Twin(buffer), 0
+    for ids, expected in RANGES:
+        twin.sample(6, train=False, ids=ids)
+        gone += expected
+        assert twin.state.word(w.RANGE_ROWS_GONE) == gone, ids
+    assert twin.empty == 4
 
 
 @pytest.mark.parametrize("sampler", TWO, ids=["uniform", "proportional"])

@@ -169,6 +169,7 @@ REFUSED = [
     *[((2, start, 20), "start is an id, a whole number >= 0") for start in NO_ID],
     *[((2, 15, stop), "stop is an id, a whole number >= 0") for stop in NO_ID],
     *[((size, 15, 20), "batch_size is a whole number >= 1") for size in (0, -1, 2.0, True, None)],
+    ((2, 0, 0), r"no row has an id in \[0, 0\); the ring holds \[13, 23\)"),
     ((2, 15, 15), r"no row has an id in \[15, 15\); the ring holds \[13, 23\)"),
     ((2, 20, 15), r"no row has an id in \[20, 15\)"),
     ((2, 0, 13), r"no row has an id in \[0, 13\)"),

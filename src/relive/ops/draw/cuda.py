@@ -16,7 +16,7 @@ from relive.ops.nodes.cuda import bit_length
 from relive.ops.parts.cuda import before_in_part, find_parts, of_own_part, place
 from relive.ops.philox.cuda import below, random_bits
 from relive.ops.weights.cuda import OF_BATCH, lower_smallest, note_batch, note_weights
-from relive.ops.window.cuda import ids_of
+from relive.ops.window.cuda import ids_of, oldest_of_ring
 
 
 @triton.jit
@@ -115,6 +115,18 @@ def track(words, uses, age_counts, slots, ids, inside):
     tl.atomic_add(age_counts + bit_length(age), 1, mask=of_ring, sem="relaxed")
 
 
+@triton.jit
+def count_gone(words, bounds):
+    """Count the ids of a range that are of rows not held any more; see `window.reference`."""
+    first, stop = tl.load(bounds), tl.minimum(tl.load(bounds + 1), tl.load(words + w.NEXT_ID))
+    pinned = tl.load(words + w.DEMO_FIRST_ID)
+    unpinned = pinned + tl.load(words + w.DEMO_COUNT)
+    written = tl.maximum(stop - first, 0)
+    held = tl.maximum(stop - tl.maximum(first, oldest_of_ring(words)), 0)
+    held += tl.maximum(tl.minimum(stop, unpinned) - tl.maximum(first, pinned), 0)
+    tl.atomic_add(words + w.RANGE_ROWS_GONE, written - held, sem="relaxed")
+
+
 @triton.jit(do_not_specialize=["count", "first", "total"])
 def draw_rows(
     words,
@@ -164,6 +176,8 @@ def draw_rows(
                 SHARE,
                 LEVELS,
             )
+        if RANGE:
+            count_gone(words, bounds)
     else:
         lane = (tl.program_id(0) - 1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
         inside = lane < size

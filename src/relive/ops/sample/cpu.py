@@ -37,6 +37,7 @@ from relive.ops.tree.cpu import (
     power_of_two,
 )
 from relive.ops.window.cpu import (
+    ANY_ID,
     COUNT,
     DEMONSTRATIONS,
     FIRST,
@@ -54,6 +55,7 @@ from relive.ops.window.cpu import (
     find_parts,
     find_slots,
     is_whole_tree,
+    num_gone,
     schedule,
     smallest_leaf,
 )
@@ -417,6 +419,8 @@ def _sample(
     else:
         weigh(words, reals, runs, parts, shares, number, slots, weights)
     find_ids(words, slots, ids)
+    if stop_id != ANY_ID:
+        words[w.RANGE_ROWS_GONE] += num_gone(words, first_id, stop_id)
     if train:
         if words[w.TRACK_REUSE]:
             track(words, slots, ids)
@@ -435,7 +439,7 @@ def _can_draw(header: Any) -> Any:
     words, reals = words_at(header)
     runs = np.empty((MAX_PARTS, MAX_RUNS, RUN_WORDS), np.int64)
     parts = np.empty((MAX_PARTS, PART_WORDS), np.int64)
-    number, _ = find_parts(words, reals, runs, parts, np.empty(MAX_PARTS, np.float64), 1, 0, 0)
+    number, _ = find_parts(words, reals, runs, parts, np.empty(MAX_PARTS, np.float64), 1, 0, ANY_ID)
     return number
 
 
@@ -458,7 +462,7 @@ def sample(
     total: int | None = None,
 ) -> int:
     """See `reference.sample`."""
-    first_id, stop_id = (0, 0) if ids is None else ids
+    first_id, stop_id = (0, ANY_ID) if ids is None else ids
     return int(
         _sample(
             state.header,

@@ -57,7 +57,8 @@ def sample(
         ids: As there, or int64 [2] on the device, which a captured call reads anew each time.
 
     Returns:
-        OK. Where nothing can be drawn, ids are -1, weights and fields 0, and it is counted.
+        OK. Where nothing can be drawn, ids are -1, weights and fields 0, and it is counted, as are
+        rows of the range that are gone.
     """
     choices, notes = prepared(state)
     total = batch_size if total is None else total

@@ -55,7 +55,8 @@ def sample(
     Args:
         arena: uint8, laid out by `BatchLayout`.
         train: count as a training sample: progress, sweep, age and reuse go on.
-        ids: draw from the rows with ids in [start, stop) only, whatever the window.
+        ids: draw from the rows with ids in [start, stop) only, whatever the window; those of the
+            range that are gone are counted.
         first, total: the batch is rows first..first + batch_size of an arena of `total` rows.
 
     Returns:
@@ -85,6 +86,8 @@ def sample(
         weights = torch.ones(batch_size)
     else:
         weights = importance_weights(state, parts, slots, part_of)
+    if ids is not None:
+        state.words[w.RANGE_ROWS_GONE] += windows.num_gone(state, *ids)
     if train:
         if state.word(w.TRACK_REUSE):
             _track(state, slots, row_ids)

@@ -14,6 +14,7 @@ from relive.ops.tree.cpu import mass_before, root_extremum, smallest_between
 MAX_RUNS = 4  # demonstrations pinned and added, the ring before and behind its end
 DEMONSTRATIONS, ONLINE = 0, 1  # parts of a batch of two; one part is number 0
 MAX_PARTS = 2
+ANY_ID = -1  # in place of one past the last id: no range is asked for
 
 # Words of a run: first slot, one past the last, rows before it in the part, mass before it there,
 # mass before it in the tree.
@@ -144,6 +145,22 @@ def add_range(words: Any, runs: Any, part: Any, first: Any, stop: Any) -> None:
 
 
 @helper
+def overlap(first: Any, stop: Any, other_first: Any, other_stop: Any) -> Any:
+    """How many ids two ranges have in common."""
+    return max(0, min(stop, other_stop) - max(first, other_first))
+
+
+@helper
+def num_gone(words: Any, first: Any, stop: Any) -> Any:
+    """How many ids of a range are of rows that are not held any more; see `reference.num_gone`."""
+    pinned = words[w.DEMO_FIRST_ID]
+    written = overlap(first, stop, 0, words[w.NEXT_ID])
+    held = overlap(first, stop, pinned, pinned + words[w.DEMO_COUNT])
+    held += overlap(first, stop, oldest_of_ring(words), words[w.NEXT_ID])
+    return written - held
+
+
+@helper
 def is_whole_tree(words: Any, part: Any) -> Any:
     """Whether a part has every row that is held."""
     live = words[w.NEXT_ID] - oldest_of_ring(words)
@@ -199,7 +216,7 @@ def find_parts(
         runs: [MAX_PARTS, MAX_RUNS, RUN_WORDS], filled in.
         parts: [MAX_PARTS, PART_WORDS], filled in.
         shares: [MAX_PARTS], of the draws in the long run.
-        first_id, stop_id: draw from these ids, if they are not both 0.
+        first_id, stop_id: draw from these ids, unless `stop_id` is ANY_ID.
 
     Returns:
         How many parts there are, and the carry of the batch.
@@ -210,7 +227,7 @@ def find_parts(
     demonstrations = num_demonstrations(words)
     shares[0] = 1.0
     parts[0, COUNT] = batch_size
-    if stop_id > 0:
+    if stop_id != ANY_ID:
         add_range(words, runs[0], parts[0], first_id, stop_id)
     elif demonstrations == 0 or words[w.DEMO_MODE] == w.ONE_POOL:
         add_run(runs[0], parts[0], np.int64(0), demonstrations)

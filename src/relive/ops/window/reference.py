@@ -87,6 +87,21 @@ def held_ids(state: State) -> Tensor:
     )
 
 
+def held_between(state: State, first: int, stop: int) -> Tensor:
+    """Ids of the rows held that lie in [first, stop), ascending."""
+    held = held_ids(state)
+    return held[(held >= first) & (held < stop)]
+
+
+def num_gone(state: State, first: int, stop: int) -> int:
+    """How many ids in [first, stop) are of rows that are not held any more.
+
+    Copies among the demonstrations do not count: none of them is ever overwritten.
+    """
+    stop = min(stop, state.word(w.NEXT_ID))
+    return max(0, stop - first) - len(held_between(state, first, stop))
+
+
 def window(state: State) -> tuple[int, int]:
     """Ids of the ring that the window lets be drawn next: first, and one past the last."""
     oldest, stop = ring_range(state)
@@ -131,8 +146,7 @@ def parts(state: State, batch_size: int, ids: tuple[int, int] | None) -> tuple[l
     carry = state.real(w.DEMO_CARRY)
     everywhere = list(range(batch_size))
     if ids is not None:
-        held = held_ids(state)
-        wanted = slots_of(state, held[(held >= ids[0]) & (held < ids[1])])
+        wanted = slots_of(state, held_between(state, *ids))
         return _drawable(state, [Part(wanted.sort().values, everywhere, 1.0)]), carry
     online = slots_of(state, torch.arange(*window(state))).sort().values
     demonstrations = torch.arange(num_demonstrations(state))
