@@ -35,6 +35,7 @@ from relive.ops.dispatch import operations, prepare
 from relive.ops.sample.reference import beta
 from relive.ops.window import reference as windows
 from relive.sampling import Recent, Sampler, Uniform
+from relive.sampling.id_range import id_range
 from relive.sampling.prefetch import Prefetch
 from relive.sampling.split import split_ids
 from relive.settings import Settings
@@ -424,7 +425,7 @@ class ReplayBuffer:
         return Prefetch(self, size, target, ahead=ahead, train=train)
 
     def sample_range(
-        self, batch_size: int, start: int, stop: int, *, out: Batch | None = None
+        self, batch_size: int, start: int | Tensor, stop: int | Tensor, *, out: Batch | None = None
     ) -> Batch:
         """Draw from the rows with ids in [start, stop) only, whatever the window.
 
@@ -433,7 +434,8 @@ class ReplayBuffer:
         overwritten are left out and counted (`stats()["range_rows_gone"]`).
 
         Args:
-            start: the first id, >= 0.
+            start: the first id, >= 0. On CUDA a 0-d tensor is read on the device, anew in every
+                replay of a captured call; a number cannot be captured.
             stop: one past the last id.
 
         Raises:
@@ -441,13 +443,12 @@ class ReplayBuffer:
             NotReadyError: all priorities in the range are 0.
         """
         size = whole_batch(batch_size)
-        for name, value in (("start", start), ("stop", stop)):
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-                raise InputError(f"{name} is an id, a whole number >= 0; given {shown(value)}")
-        return self._sample(size, out, False, (start, stop))
+        with self._lock:
+            ids = id_range(start, stop, self._device)
+            return self._sample(size, out, False, ids)
 
     def _sample(
-        self, batch_size: int, out: Batch | None, train: bool, ids: tuple[int, int] | None
+        self, batch_size: int, out: Batch | None, train: bool, ids: tuple[int, int] | Tensor | None
     ) -> Batch:
         if out is not None and not self._can_fill(out, batch_size):
             given = type(out).__name__
@@ -472,7 +473,7 @@ class ReplayBuffer:
         count: int,
         *,
         train: bool,
-        ids: tuple[int, int] | None = None,
+        ids: tuple[int, int] | Tensor | None = None,
     ) -> None:
         """Draw `count` rows into a batch, from its row `first` on."""
         with self._lock:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from relive.gpu.transfer import moved
 from relive.ops import words as w
 from relive.ops.draw.cuda import draw_rows
 from relive.ops.fill.cuda import fill_batch
@@ -165,5 +166,5 @@ def prepared(state: State) -> tuple[Choices, Tensor]:
 
 def _bounds(ids: tuple[int, int] | Tensor, device: torch.device) -> Tensor:
     if isinstance(ids, tuple):
-        return torch.tensor(ids).to(device, non_blocking=True)
+        return moved(torch.tensor(ids), device)
     return ids
