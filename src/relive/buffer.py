@@ -28,6 +28,7 @@ from relive.errors import (
 from relive.fields import Fields, fields_of
 from relive.gpu.capture import outside_capture, require_no_capture
 from relive.gpu.readback import Readback
+from relive.gpu.transfer import finish
 from relive.gpu.turns import Turns
 from relive.locks import fork_safe_lock
 from relive.ops import words as w
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from relive.schedules import Schedule
-    from relive.settings import Autoreset, Kernels
+    from relive.settings import Autoreset, Kernels, RowsOn
     from relive.writing.tee import Tee
 
 
@@ -83,6 +84,8 @@ class ReplayBuffer:
         gamma: discount of one step; batches carry gamma^k as `discount`.
         autoreset: how a vector environment resets; must be named for several environments.
         device: where the buffer lives.
+        rows_on: "host" for rows in pinned host memory, which kernels on a GPU read and write across
+            the bus, with priorities and all else on the GPU; for buffers larger than the card.
         seed: of the buffer's own random numbers.
         track_reuse: count ages and reuse of what is sampled, for `stats` (4 bytes a row).
         kernels: "auto", or "reference" for the slow plain-torch definition of every operation.
@@ -105,6 +108,7 @@ class ReplayBuffer:
         gamma: float = 0.99,
         autoreset: Autoreset | None = None,
         device: str | torch.device = "cpu",
+        rows_on: RowsOn = "device",
         seed: int = 0,
         track_reuse: bool = False,
         kernels: Kernels = "auto",
@@ -120,6 +124,7 @@ class ReplayBuffer:
             gamma=gamma,
             autoreset=autoreset,
             device=device,
+            rows_on=rows_on,
             track_reuse=track_reuse,
             kernels=kernels,
         )
@@ -776,6 +781,8 @@ class ReplayBuffer:
                 f"{demonstrations} rows are kept for demonstrations; capacity is more than that, "
                 f"given {capacity}"
             )
+        if device is not None and known_device(device).type == "cpu":
+            settings = {**settings, "rows_on": "device"}
         wanted = {"kernels": kernels, "capacity": capacity, "device": device}
         wanted = {name: value for name, value in wanted.items() if value is not None}
         try:
@@ -802,6 +809,7 @@ class ReplayBuffer:
         `save` needs less memory, is checked, and adds to what is there.
         """
         with self._lock:
+            finish(self._device)
             tensors = {name: tensor.clone() for name, tensor in self._state.tensors().items()}
         return {"settings": self._described(), "tensors": tensors}
 
@@ -931,6 +939,7 @@ class ReplayBuffer:
             batch_size=0,
             track_reuse=self._settings.track_reuse,
             device=self._device.type,
+            rows_on=self._settings.rows_on,
         )
 
     @outside_capture
@@ -977,6 +986,7 @@ class ReplayBuffer:
     def __reduce__(self) -> Any:
         """Pickle and copy everything, rows too."""
         with self._lock:  # arrays: torch would send tensors to a process as open files
+            finish(self._device)
             tensors = self._state.tensors().items()
             arrays = {name: tensor.to("cpu", copy=True).numpy() for name, tensor in tensors}
         return _unpickled, (type(self), self._settings.arguments(), arrays)

@@ -13,6 +13,26 @@ def known_device(device: str | torch.device) -> torch.device:
     Raises:
         UnsupportedError: it has not; says which there are.
     """
+    known = _named(device)
+    if known.type == "cuda" and not torch.cuda.is_available():
+        raise UnsupportedError(
+            "there is no CUDA device here (or torch was built without CUDA); use device='cpu'"
+        )
+    if known.type == "cuda" and (known.index or 0) >= torch.cuda.device_count():
+        raise UnsupportedError(f"there are {torch.cuda.device_count()} CUDA devices; given {known}")
+    return known
+
+
+def known_kind(device: str | torch.device) -> str:
+    """Whether a device is a "cpu" or "cuda", which this machine need not have.
+
+    Raises:
+        UnsupportedError: it is neither.
+    """
+    return _named(device).type
+
+
+def _named(device: str | torch.device) -> torch.device:
     wrong = f"device is 'cpu' or 'cuda[:number]'; given {shown(device)}"
     if not isinstance(device, str | torch.device):
         raise UnsupportedError(wrong)
@@ -22,12 +42,6 @@ def known_device(device: str | torch.device) -> torch.device:
         raise UnsupportedError(wrong) from None
     if known.type not in ("cpu", "cuda") or (known.type == "cpu" and known.index):
         raise UnsupportedError(wrong)
-    if known.type == "cuda" and not torch.cuda.is_available():
-        raise UnsupportedError(
-            "there is no CUDA device here (or torch was built without CUDA); use device='cpu'"
-        )
-    if known.type == "cuda" and (known.index or 0) >= torch.cuda.device_count():
-        raise UnsupportedError(f"there are {torch.cuda.device_count()} CUDA devices; given {known}")
     return known
 
 

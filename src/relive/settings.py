@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import torch
 
 from relive.devices import known_device
-from relive.errors import ConfigError, shown
+from relive.errors import ConfigError, UnsupportedError, shown
 from relive.fields import Fields, RowLayout
 from relive.ops import words as w
 from relive.sampling import Recent, Sampler, Uniform
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from relive.ops.state import State
 
 Autoreset = Literal["disabled", "next_step", "same_step"]
+RowsOn = Literal["device", "host"]
 Kernels = Literal["auto", "reference", "cpu"]
 
 
@@ -44,6 +45,7 @@ class Settings:
     gamma: float = 0.99
     autoreset: Autoreset | None = None
     device: str | torch.device = "cpu"
+    rows_on: RowsOn = "device"
     track_reuse: bool = False
     kernels: Kernels = "auto"
 
@@ -73,7 +75,14 @@ class Settings:
             checked = check_schedule("demo_fraction", self.demo_fraction, 0.0, 1.0)
             object.__setattr__(self, "demo_fraction", checked)
         check_flag("track_reuse", self.track_reuse)
-        object.__setattr__(self, "device", str(known_device(self.device)))
+        device = known_device(self.device)
+        memory.check_rows_on(self.rows_on, device.type)
+        if device.type == "cuda" and getattr(self.sampler, "bad_priority", None) == "raise":
+            raise UnsupportedError(
+                "bad_priority='raise' would wait for the GPU at every update; take 'keep' or "
+                "'max', which count bad priorities in stats()"
+            )
+        object.__setattr__(self, "device", str(device))
 
     @property
     def resets(self) -> Autoreset:
@@ -97,7 +106,7 @@ class Settings:
         shapes = memory.tensor_shapes(
             self.capacity, row, self.sampler, self.num_envs, self.n_step, self.track_reuse
         )
-        state = memory.allocate(shapes, known_device(self.device))
+        state = memory.allocate(shapes, known_device(self.device), self.rows_on)
         ring.initialise(
             state, row, batch, gamma=float(self.gamma), autoreset=resets.MODES[self.resets]
         )

@@ -68,6 +68,8 @@ class PlanOptions:
     """Count the age and reuse of what is drawn."""
     device: Literal["cpu", "cuda"] = "cpu"
     """Where the buffer will live."""
+    rows_on: Literal["device", "host"] = "device"
+    """Rows in pinned host memory, of a buffer on a GPU: for more rows than fit there."""
 
 
 def run(words: Sequence[str]) -> int:
@@ -82,12 +84,13 @@ def run(words: Sequence[str]) -> int:
         batch_size=options.batch_size,
         track_reuse=options.track_reuse,
         device=options.device,
+        rows_on=options.rows_on,
     )
     free = free_memory(options.device) if can_ask(options.device) else None
     out = console()
     out.print(table(needed))
     out.print(verdict(needed, free, options.device))
-    return DOES_NOT_FIT if free is not None and needed.total > free else 0
+    return DOES_NOT_FIT if free is not None and needed.on_device > free else 0
 
 
 def fields(options: PlanOptions) -> dict[str, Any]:
@@ -161,6 +164,9 @@ def table(needed: MemoryPlan) -> Table:
     ):
         count = getattr(needed, name)
         made.add_row(name, size(count), f"{100 * count / needed.total:.1f} %", what)
+    if needed.host:
+        share = f"{100 * needed.host / needed.total:.1f} %"
+        made.add_row("of it host", size(needed.host), share, "in RAM, not on the GPU")
     return made
 
 
@@ -169,7 +175,7 @@ def verdict(needed: MemoryPlan, free: int | None, device: str) -> str:
     if free is None:
         return f"This machine does not say how much {device} memory is free."
     most = f"{needed.largest_capacity(free):,}".replace(",", "\u202f")
-    if needed.total <= free:
+    if needed.on_device <= free:
         answer = "[green]It fits[/green]"
     else:
         answer = "[bold red]It does not fit[/bold red]"

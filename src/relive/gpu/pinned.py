@@ -6,12 +6,14 @@ behind the copy, tells: to ask it costs a microsecond and waits for nothing.
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from relive.errors import InputError
+from relive.errors import ConfigError, InputError
 from relive.gpu.capture import refuse_capture
 
 MOST = 4  # copies under way: the host is as far ahead of the device as it is ever worth
@@ -102,3 +104,22 @@ def pinned_memory(nbytes: int) -> Tensor:
         raise InputError(
             f"{nbytes / 1e9:.1f} GB of pinned memory are not to be had; ask for less at once"
         ) from error
+
+
+def pin(tensor: Tensor) -> None:
+    """Pin memory that there is, for as long as it lives, so that a GPU can read and write it.
+
+    Torch would round a large piece up to a power of two.
+
+    Raises:
+        ConfigError: the system does not allow so much.
+    """
+    runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+    address, nbytes = tensor.data_ptr(), tensor.nbytes
+    error = runtime.cudaHostRegister(address, nbytes, 0)
+    if int(error):
+        raise ConfigError(
+            f"{nbytes / 1e9:.2f} GB of host memory could not be pinned ({error}); take fewer rows, "
+            "or raise the limit of locked memory (ulimit -l)"
+        )
+    weakref.finalize(tensor.untyped_storage(), runtime.cudaHostUnregister, address)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from relive.gpu.capture import refuse_capture
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 
@@ -26,3 +27,9 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
         refuse_capture()
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
+
+
+def finish(device: torch.device) -> None:
+    """Wait for what the current stream of a GPU has been given: host memory may be read then."""
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()

@@ -137,10 +137,10 @@ def _check_tree(state: State) -> None:
 
 def _check_links(state: State, oldest: int, stop: int) -> None:
     """A row and the one it links to point at each other and belong to one lane."""
-    ids = torch.arange(oldest, stop, device=state.rows.device)
+    ids = torch.arange(oldest, stop, device=state.words.device)
     if not len(ids):
         return
-    links = state.rows[:, :12].view(torch.int32).to(torch.int64)
+    links = state.rows[:, :12].view(torch.int32).to(ids.device, torch.int64)
     lane, previous, following = links[slots_of(state, ids)].unbind(1)
     lanes = state.word(w.NUM_LANES)
     _require(bool(((lane >= 0) & (lane < lanes)).all()), "a row's lane exists")

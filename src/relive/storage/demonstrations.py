@@ -83,8 +83,9 @@ def pin_copies(state: State, operations: Operations, ids: Tensor) -> Tensor:
         )
     source = slots_of(state, ids)
     slots = torch.arange(first, first + len(ids), device=ids.device)
-    state.rows[slots] = state.rows[source]
-    state.rows[slots, 4:12] = 0  # links: nothing comes before or after a copy
+    there = slots.to(state.rows.device)
+    state.rows[there] = state.rows[source.to(state.rows.device)]
+    state.rows[there, 4:12] = 0  # links: nothing comes before or after a copy
     if len(state.errors):
         state.errors[slots] = state.errors[source]
     newest = state.word(w.ADDED_FIRST_ID) + state.word(w.DEMO_ADDED)

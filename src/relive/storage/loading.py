@@ -75,7 +75,7 @@ def load(state: State, operations: Operations, folder: Path, manifest: dict[str,
         read_bytes(folder, stored, _targets(state, manifest["row_bytes"], segment))
     for row, content in zip(arrays["changed_ids"].tolist(), arrays["changed_rows"], strict=True):
         if row >= oldest:
-            slot = int(slots_of(state, torch.tensor([row]))[0])
+            slot = _slot(state, row)
             _put(content[None], state.rows[slot : slot + 1])
     for name in BY_ROW:
         if len(getattr(state, name)):
@@ -214,7 +214,11 @@ def _targets(state: State, row_bytes: int, segment: dict[str, Any]) -> Iterator[
 def _slots(state: State, start: int, stop: int) -> Iterator[slice]:
     """The slots of ring ids in a range, oldest first, in runs."""
     while start < stop:
-        slot = int(slots_of(state, torch.tensor([start]))[0])
+        slot = _slot(state, start)
         count = min(stop - start, state.word(w.CAPACITY) - slot)
         yield slice(slot, slot + count)
         start += count
+
+
+def _slot(state: State, row: int) -> int:
+    return int(slots_of(state, torch.tensor([row], device=state.words.device))[0])

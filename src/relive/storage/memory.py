@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from relive.batch import BatchLayout
-from relive.devices import known_device
+from relive.devices import known_kind
 from relive.errors import ConfigError, shown
 from relive.fields import Fields, RowLayout
+from relive.gpu.pinned import pin
 from relive.ops import words as w
 from relive.ops.state import State
 from relive.ops.tree.shape import LEAVES_PER_NODE, level_sizes
@@ -65,6 +66,7 @@ class MemoryPlan:
         priorities: one leaf a row, padded, and one error where they are by rank.
         tree: sums, and extrema where the sampler needs them.
         workspace: n-step lanes, staging, state words, statistics, and one batch.
+        host: how many of all these are host memory, for a buffer on a GPU.
     """
 
     capacity: int
@@ -73,16 +75,23 @@ class MemoryPlan:
     priorities: int
     tree: int
     workspace: int
+    host: int = 0
 
     @property
     def total(self) -> int:
         """Bytes of everything."""
         return self.rows + self.priorities + self.tree + self.workspace
 
+    @property
+    def on_device(self) -> int:
+        """Bytes on the buffer's device."""
+        return self.total - self.host
+
     def largest_capacity(self, available: int) -> int:
-        """About how many such rows fit into `available` bytes (rather too few than too many)."""
-        per_row = (self.total - self.workspace) / self.capacity
-        return max(0, int((available - self.workspace) / per_row * 0.999))
+        """About how many such rows fit into `available` bytes of the device (rather too few)."""
+        workspace = self.workspace
+        per_row = max(self.on_device - workspace, 1) / self.capacity
+        return max(0, int((available - workspace) / per_row * 0.999))
 
 
 def plan(
@@ -95,10 +104,12 @@ def plan(
     batch_size: int = 256,
     track_reuse: bool = False,
     device: str = "cpu",
+    rows_on: str = "device",
 ) -> MemoryPlan:
     """The bytes that `ReplayBuffer` with these arguments will need; allocates nothing.
 
     Args:
+        device: "cpu" or "cuda"; need not be there.
         sampler: None counts as `Uniform()`.
         batch_size: rows of the one batch counted as workspace; 0 for none.
 
@@ -122,13 +133,22 @@ def plan(
         raise ConfigError(
             f"sampler is Uniform(), Proportional(...) or RankBased(...); given {shown(sampler)}"
         )
-    layout = RowLayout(fields, ROW_ALIGNMENT[known_device(device).type])
+    kind = known_kind(device)
+    check_rows_on(rows_on, kind)
+    layout = RowLayout(fields, ROW_ALIGNMENT[kind])
     shapes = tensor_shapes(capacity, layout, sampler, num_envs, n_step, track_reuse)
-    nbytes = {"rows": 0, "priorities": 0, "tree": 0, "workspace": 0}
+    nbytes = {"rows": 0, "priorities": 0, "tree": 0, "workspace": 0, "host": 0}
     for name, (shape, dtype) in shapes.items():
         nbytes[COMPONENT_OF.get(name, "workspace")] += math.prod(shape) * dtype.itemsize
-    nbytes["workspace"] += staging_rows(layout, num_envs) * layout.row_bytes
-    nbytes["workspace"] += BatchLayout(layout).arena_bytes(batch_size)
+    staging = staging_rows(layout, num_envs) * layout.row_bytes
+    nbytes["workspace"] += staging + BatchLayout(layout).arena_bytes(batch_size)
+    if kind == "cuda":
+        stamps = math.prod(shapes["leaves"][0]) * torch.int32.itemsize
+        nbytes["tree"] += stamps  # by which an update finds the last error of a row
+        nbytes["workspace"] += num_envs * layout.row_bytes
+        nbytes["host"] = staging
+    if rows_on == "host":
+        nbytes["host"] += capacity * layout.row_bytes
     return MemoryPlan(capacity=capacity, row_bytes=layout.row_bytes, **nbytes)
 
 
@@ -167,24 +187,38 @@ def tensor_shapes(
     }
 
 
-def allocate(shapes: dict[str, tuple[tuple[int, ...], torch.dtype]], device: torch.device) -> State:
+def allocate(
+    shapes: dict[str, tuple[tuple[int, ...], torch.dtype]],
+    device: torch.device,
+    rows_on: str = "device",
+) -> State:
     """Get the memory, all of it now: pages are touched, so nothing runs out later.
+
+    Args:
+        rows_on: "host" for rows in pinned host memory.
 
     Raises:
         ConfigError: more than is free; says how much that is and how many rows would fit.
     """
-    needed = sum(math.prod(shape) * dtype.itemsize for shape, dtype in shapes.values())
-    free = free_memory(device)
-    if free is not None and needed > free:
-        capacity = shapes["rows"][0][0]
-        raise ConfigError(
-            f"the buffer needs {needed / 1e9:.2f} GB on {device}, {free / 1e9:.2f} GB are free; "
-            f"capacity={int(capacity * 0.9 * free / needed)} would fit"
-        )
+    places = dict.fromkeys(shapes, device)
+    if rows_on == "host":
+        places["rows"] = torch.device("cpu")
+    capacity = shapes["rows"][0][0]
+    for place in dict.fromkeys(places.values()):
+        here = [shapes[name] for name in shapes if places[name] == place]
+        needed = sum(math.prod(shape) * dtype.itemsize for shape, dtype in here)
+        free = free_memory(place)
+        if free is not None and needed > free:
+            raise ConfigError(
+                f"the buffer needs {needed / 1e9:.2f} GB on {place}, {free / 1e9:.2f} GB are free; "
+                f"capacity={int(capacity * 0.9 * free / needed)} would fit"
+            )
     with torch.inference_mode(False):  # so that the buffer can be used inside and outside of it
         tensors: dict[str, Tensor] = {
-            name: _zeros(shape, dtype, device) for name, (shape, dtype) in shapes.items()
+            name: _zeros(shape, dtype, places[name]) for name, (shape, dtype) in shapes.items()
         }
+        if rows_on == "host":
+            pin(tensors["rows"])
         return State(**tensors)
 
 
@@ -242,6 +276,17 @@ def _container_limit() -> int | None:
         return max(0, int((group / "memory.max").read_text()) - used + cached)
     except (OSError, ValueError, StopIteration):  # no group, or "max": no limit
         return None
+
+
+def check_rows_on(rows_on: str, kind: str) -> None:
+    """Raise ConfigError unless rows can be there for a buffer on a kind of device."""
+    if rows_on not in ("device", "host"):
+        raise ConfigError(f"rows_on is 'device' or 'host'; given {shown(rows_on)}")
+    if rows_on == "host" and kind == "cpu":
+        raise ConfigError(
+            "rows_on='host' is for a buffer on a GPU: on the CPU all is in host memory; leave it "
+            "out, or give device='cuda'"
+        )
 
 
 def check_capacity(capacity: int, num_envs: int) -> None:

@@ -143,7 +143,7 @@ def copy_into(state: State, larger: State, operations: Operations) -> None:
     larger.words[w.RING_CAPACITY] = capacity - start
     larger.words[w.TOTAL] = 0
     target = slots_of(larger, ids)
-    larger.rows[target] = state.rows[source]
+    larger.rows[target.to(larger.rows.device)] = state.rows[source.to(state.rows.device)]
     for name in ("uses", "errors"):
         if len(getattr(state, name)):
             getattr(larger, name)[target] = getattr(state, name)[source]

@@ -115,7 +115,7 @@ class Snapshot:
         return sorted(row for row in candidates if self.oldest <= row < self.stop)
 
     def _everything_else(self, state: State) -> dict[str, list[Tensor]]:
-        ids = torch.tensor(self.changed, dtype=torch.int64)
+        ids = torch.tensor(self.changed, dtype=torch.int64, device=state.words.device)
         pinned, held = state.word(w.DEMO_COUNT), num_demonstrations(state)
         arrays = {
             "words": [state.words[w.FIRST_SAVED :]],
@@ -124,7 +124,7 @@ class Snapshot:
             "pending": [state.pending],
             "demonstrations": [],
             "changed_ids": [ids],
-            "changed_rows": [state.rows[slots_of(state, ids)]],
+            "changed_rows": [state.rows[slots_of(state, ids).to(state.rows.device)]],
             "age_counts": [state.age_counts],
             "reuse_counts": [state.reuse_counts],
         }
