@@ -59,7 +59,7 @@ class Spec:
     demo_fraction: float | Linear | None = 0.5
     pins: bool = False  # demonstrations come and go
 
-    def buffer(self, kernels: str = "cpu") -> ReplayBuffer:
+    def buffer(self, kernels: str = "cpu", **settings: Any) -> ReplayBuffer:
         return ReplayBuffer(
             self.capacity,
             FIELDS,
@@ -73,6 +73,7 @@ class Spec:
             kernels=kernels,
             window=self.window,
             demo_fraction=self.demo_fraction,
+            **settings,
         )
 
     def twin(self) -> Twin:
