@@ -8,7 +8,8 @@ Two modes watch, since tensors on the CPU show neither alone: calls of Python's 
 own code uses underneath. Kernels run as ever; what Triton's interpreter does with their arguments
 is its own affair. On a machine with CUDA, torch's own check is on as well.
 
-Not seen on the CPU: a copy between devices by `to` or `copy_`. With tensors on "meta" it is.
+Not seen on the CPU: a copy between devices by `to` or `copy_`. With tensors on "meta" it is, and on
+a pretended device, which asks the same questions.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from relive.ops.launch import Launcher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from relive.ops.state import State
 
@@ -53,6 +54,8 @@ OPERATIONS = {
     aten.unique_dim: READ_BY_HOST,
     aten.unique_consecutive: READ_BY_HOST,
     aten.unique_dim_consecutive: READ_BY_HOST,
+}
+UNFIT = {  # for a step, though the host does not wait
     aten._pin_memory: "pinned memory cannot be had during capture",
     aten.multinomial: "it costs a pass over all rows",
     aten.randperm: "it sorts; use the buffer's own random numbers",
@@ -88,15 +91,22 @@ def launches_unseen() -> Iterator[None]:
     """No mode sees what a launch does with its arguments."""
     start = Launcher.__call__
 
-    def unseen(launcher: Launcher, *args: Any, **constants: Any) -> None:
-        with _disable_current_modes(), torch._C.DisableTorchFunction():
+    def start_unseen(launcher: Launcher, *args: Any, **constants: Any) -> None:
+        with unseen():
             start(launcher, *args, **constants)
 
-    Launcher.__call__ = unseen
+    Launcher.__call__ = start_unseen
     try:
         yield
     finally:
         Launcher.__call__ = start
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """No mode sees what is done inside."""
+    with _disable_current_modes(), torch._C.DisableTorchFunction():
+        yield
 
 
 @contextmanager
@@ -136,7 +146,8 @@ class _Operations(TorchDispatchMode):
         self, operation: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        reason = _wait_of_operation(operation.overloadpacket, args, kwargs)
+        packet = operation.overloadpacket
+        reason = UNFIT.get(packet) or wait_of_operation(packet, args, kwargs)
         if reason:
             raise WaitError(f"{operation}: {reason}")
         return operation(*args, **kwargs)
@@ -154,7 +165,9 @@ def _wait_of_call(name: str, args: Any, kwargs: dict[str, Any]) -> str | None:
         return "to: a copy from the device to the host"
     if name in ("__getitem__", "__setitem__"):
         keys = args[1] if isinstance(args[1], tuple) else (args[1],)
-        return next(filter(None, map(_wait_of_index, keys)), None)
+        reason = next(filter(None, map(_wait_of_index, keys)), None)
+        is_number = name == "__setitem__" and not isinstance(args[2], Tensor)
+        return reason or (_wait_of_number(args[0], keys) if is_number else None)
     return None
 
 
@@ -172,18 +185,79 @@ def _wait_of_index(key: Any) -> str | None:
     return None
 
 
-def _wait_of_operation(operation: Any, args: Any, kwargs: dict[str, Any]) -> str | None:
-    """Why an operation of torch's would wait, or could not be captured."""
+def _wait_of_number(target: Tensor, keys: tuple[Any, ...]) -> str | None:
+    """Why a number waits on its way to some places; into a slice it goes by value."""
+    if all(isinstance(key, int) for key in keys) and len(keys) == target.dim():
+        return "a number is copied to one place of a tensor; use a slice of one, x[3:4] = number"
+    if any(isinstance(key, Tensor) for key in keys):
+        return "a number is copied to places by index; use index_fill_"
+    return None
+
+
+def wait_of_operation(
+    operation: Any,
+    args: Any,
+    kwargs: dict[str, Any],
+    is_pinned: Callable[[Tensor], bool] = Tensor.is_pinned,
+) -> str | None:
+    """Why an operation of torch's would make the host wait.
+
+    Args:
+        operation: Without its overload, `torch.ops.aten.add`.
+        is_pinned: Whether a tensor of the host lies in pinned memory.
+    """
     if operation in OPERATIONS:
         return OPERATIONS[operation]
     if operation is aten.repeat_interleave and kwargs.get("output_size") is None:
         return "the host reads how long the result is; say output_size="
-    if operation in INDEXING and any(k is not None and k.dtype in MASKS for k in args[1]):
-        return "a mask as an index: the host reads how many it has"
-    if operation in (aten._to_copy, aten.copy_):
-        source = args[1] if operation is aten.copy_ else args[0]
-        target = args[0].device if operation is aten.copy_ else kwargs.get("device")
-        target = source.device if target is None else torch.device(target)
-        if source.device.type != target.type:
-            return f"a copy from {source.device.type} to {target.type}"
+    if operation in (aten.linspace, aten.logspace) and any(isinstance(a, Tensor) for a in args):
+        return READ_BY_HOST
+    if operation in INDEXING:
+        return _wait_of_indices(args)
+    if operation is aten.copy_:
+        return _wait_of_copy(args[1], args[0].device, args[0], _third(args, kwargs), is_pinned)
+    if operation is aten._to_copy:
+        target, is_async = kwargs.get("device"), kwargs.get("non_blocking", False)
+        target = args[0].device if target is None else torch.device(target)
+        return _wait_of_copy(args[0], target, None, is_async, is_pinned)
     return None
+
+
+def _wait_of_indices(args: Any) -> str | None:
+    """Of indexing, to read or to write `args[2]`."""
+    device, keys = args[0].device, [key for key in args[1] if key is not None]
+    comes_from_host = len(args) > 2 and args[2].device != device
+    if any(key.dtype in MASKS for key in keys):
+        is_fill = comes_from_host and len(keys) == 1 and not any(args[3:4])
+        return None if is_fill else "a mask as an index: the host reads how many it has"
+    if comes_from_host:
+        return "a number of the host is copied to the device"
+    if any(key.device != device for key in keys):
+        return "indices of the host are copied to the device"
+    return None
+
+
+def _third(args: Any, kwargs: dict[str, Any]) -> bool:
+    return args[2] if len(args) > 2 else kwargs.get("non_blocking", False)
+
+
+def _wait_of_copy(
+    source: Tensor,
+    device: torch.device,
+    target: Tensor | None,
+    is_async: bool,
+    is_pinned: Callable[[Tensor], bool],
+) -> str | None:
+    """Why a copy waits; `target` is None if it is made by the copy: torch pins it, if it can."""
+    if source.device.type == device.type:
+        return None
+    what = f"a copy from {source.device.type} to {device.type}"
+    if not is_async:
+        return f"{what} without non_blocking=True"
+    host = target if device.type == "cpu" else source
+    if host is not None and not is_pinned(host):
+        return f"{what}: the memory of the host is not pinned"
+    is_plain = host is None or host.is_contiguous()
+    if target is not None and device.type != "cpu":
+        is_plain &= (source.dtype, source.shape) == (target.dtype, target.shape)
+    return None if is_plain else f"{what} of another form goes through memory that is not pinned"
