@@ -269,6 +269,35 @@ FAULTS = (
         "return rest",
         ("tests/unit/test_mixture.py",),
     ),
+    # On the way to a GPU and back.
+    Fault(
+        "pinned memory is used again while its copy is under way",
+        "gpu/pinned.py",
+        "            if slot.is_free():\n",
+        "            if True:\n",
+        ("tests/unit/gpu/test_pinned.py",),
+    ),
+    Fault(
+        "the host reads before its numbers have arrived",
+        "gpu/readback.py",
+        "                slot.wait()\n",
+        "                pass\n",
+        ("tests/unit/gpu/test_readback.py",),
+    ),
+    Fault(
+        "a batch is used before its copy has arrived",
+        "sampling/prefetch.py",
+        "            stream.wait_event(drawn.event)\n",
+        "",
+        ("tests/unit/gpu/test_from_ram.py",),
+    ),
+    Fault(
+        "batches drawn ahead are forgotten on resuming",
+        "training/loop.py",
+        '            self._batches.load_state_dict(state["batches"])\n',
+        "            pass\n",
+        ("tests/unit/training/test_resume.py",),
+    ),
     # Saving.
     Fault(
         "the largest priority is forgotten on loading",

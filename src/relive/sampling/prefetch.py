@@ -87,7 +87,13 @@ class Prefetch(Iterator[Batch]):
 
     def state_dict(self) -> dict[str, Any]:
         """Copies of the batches drawn ahead, to go on exactly there. Waits for the device."""
-        return {"drawn": [_columns(self._arrived(one)) for one in self._drawn]}
+        drawn = [_columns(self._arrived(one)) for one in self._drawn]
+        return {
+            "drawn": [
+                {name: values.to("cpu", copy=True) for name, values in columns.items()}
+                for columns in drawn
+            ]
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on with the batches drawn ahead that `state_dict` gave.
@@ -128,14 +134,14 @@ class Prefetch(Iterator[Batch]):
 
     def _batch_of(self, columns: dict[str, Tensor]) -> Batch:
         batch = self._source.empty_batch(self._batch_size)
-        for name, values in columns.items():
-            batch._view(name).copy_(values)
+        for name, view in _columns(batch).items():
+            view.copy_(columns[name])
         return batch.to(self._device)
 
 
 def _columns(batch: Batch) -> dict[str, Tensor]:
-    """Every field by its column, on the CPU."""
-    return {name: batch._view(name).to("cpu", copy=True) for name in batch._layout.columns}
+    """Every field by its column."""
+    return {name: batch._view(name) for name in batch._layout.columns}
 
 
 def _form(columns: Any) -> dict[str, Any]:
