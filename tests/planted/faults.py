@@ -193,7 +193,7 @@ FAULTS = (
     # The definitions.
     Fault(
         "the uniform share is left out of the weights",
-        "ops/sample/reference.py",
+        "ops/weights/reference.py",
         "a, b = (1.0 - uniform) * 2.0",
         "a, b = 2.0",
         (f"{REFERENCE}[proportional, shrinking window, four environments]",),

@@ -21,6 +21,7 @@ from relive.ops.parts.cpu import (
     locate,
     place_targets,
 )
+from relive.ops.philox.cpu import random_bits
 
 
 @helper
@@ -119,6 +120,32 @@ def draw_uniform_share(
         if others[position] >> np.uint64(1) < share:
             row = np.int64(multiply_high(bits[position], rows))
             slots[position] = locate(runs, part, row)
+
+
+@helper
+def draw_rows(
+    words: Any, runs: Any, parts: Any, number: Any, counter: Any, stream: Any, slots: Any
+) -> None:
+    """The slot of every draw of a batch of `number` parts.
+
+    Args:
+        counter: The word that counts the random numbers used of a stream.
+        slots: int64 [B], filled in.
+    """
+    batch_size = slots.shape[0]
+    bits = random_bits(words[w.SEED], words[counter], stream, batch_size, False)
+    positions = np.empty(batch_size, np.int64)
+    for part in range(number):
+        drawn = positions[: parts[part, COUNT]]
+        if drawn.shape[0] > 0:
+            find_positions(parts, number, part, positions)
+            if words[w.WEIGHTING] == w.UNIFORM:
+                draw_uniform(runs[part], parts[part], drawn, bits, slots)
+            else:
+                draw_by_priority(words, runs[part], parts[part], drawn, bits, slots)
+                if words[w.UNIFORM_SHARE] > 0:
+                    others = random_bits(words[w.SEED], words[counter], stream, batch_size, True)
+                    draw_uniform_share(words, runs[part], parts[part], drawn, bits, others, slots)
 
 
 @helper

@@ -13,24 +13,16 @@ from numba import carray
 
 from relive.ops import words as w
 from relive.ops.compiled import float32_pointer, int64_pointer, kernel, words_at
-from relive.ops.draw.cpu import (
-    draw_by_priority,
-    draw_uniform,
-    draw_uniform_share,
-    find_positions,
-    track,
-)
+from relive.ops.draw.cpu import draw_rows, track
 from relive.ops.gather.cpu import gather_columns, lines
 from relive.ops.parts.cpu import (
     ANY_ID,
-    COUNT,
     MAX_PARTS,
     MAX_RUNS,
     PART_WORDS,
     RUN_WORDS,
     find_parts,
 )
-from relive.ops.philox.cpu import random_bits
 from relive.ops.weights.cpu import weigh
 from relive.ops.window.cpu import find_ids, find_slots, num_gone
 
@@ -62,20 +54,8 @@ def _sample(
     weights = carray(float32_pointer(arena + lines(8 * total)), total)[first : first + batch_size]
     counter = w.DRAWS if train else w.EVAL_DRAWS
     stream = w.TRAIN_STREAM if train else w.EVAL_STREAM
-    bits = random_bits(words[w.SEED], words[counter], stream, batch_size, False)
     slots = np.empty(batch_size, np.int64)
-    positions = np.empty(batch_size, np.int64)
-    for part in range(number):
-        drawn = positions[: parts[part, COUNT]]
-        if drawn.shape[0] > 0:
-            find_positions(parts, number, part, positions)
-            if words[w.WEIGHTING] == w.UNIFORM:
-                draw_uniform(runs[part], parts[part], drawn, bits, slots)
-            else:
-                draw_by_priority(words, runs[part], parts[part], drawn, bits, slots)
-                if words[w.UNIFORM_SHARE] > 0:
-                    others = random_bits(words[w.SEED], words[counter], stream, batch_size, True)
-                    draw_uniform_share(words, runs[part], parts[part], drawn, bits, others, slots)
+    draw_rows(words, runs, parts, number, counter, stream, slots)
     if words[w.WEIGHTING] == w.UNIFORM:
         weights[:] = np.float32(1)
     else:
