@@ -8,9 +8,9 @@ import numpy as np
 from numba import njit
 
 from relive.ops.compiled import multiply_high, words_at
+from relive.ops.descent.cpu import descend
 from relive.ops.philox.cpu import random_bits
 from relive.ops.power.cpu import power
-from relive.ops.tree.cpu import descend
 
 strict = njit(error_model="numpy", fastmath=False)
 

@@ -8,7 +8,7 @@ import torch
 
 from relive import Proportional, RankBased, Recent, ReplayBuffer
 from relive.ops import words as w
-from relive.ops.sample import reference as sampling
+from relive.ops.draw import reference as drawing
 from relive.ops.tree import reference as tree
 from tests.equivalence import compiled
 from tests.faults.tagged import BYTES, FIELDS, drawn, prioritized, root, rows, uniform, write
@@ -73,7 +73,7 @@ def test_F18_a_mass_at_the_edge_of_its_stratum_stays_on_live_rows(
     which: str, batch_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = {"least": lambda *_: 0, "greatest": lambda bound, *_: bound - 1}
-    monkeypatch.setattr(sampling, "random_below", numbers[which])
+    monkeypatch.setattr(drawing, "random_below", numbers[which])
     ids = filled(500, 100, "reference").sample(batch_size).ids
     assert (int(ids.min()), int(ids.max())) == EDGES[which, batch_size]
 

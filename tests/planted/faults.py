@@ -36,28 +36,28 @@ FAULTS = (
     # The compiled kernels.
     Fault(
         "the search of the tree is closed: it can draw a leaf of zero, and misses the last",
-        "ops/tree/vectors.py",
+        "ops/nodes/vectors.py",
         'passed = builder.icmp_signed("<=", prefix',
         'passed = builder.icmp_signed("<", prefix',
         (f"{TREE}::test_F18_the_last_unit_of_mass_belongs_to_the_last_live_row",),
     ),
     Fault(
         "of several errors for a row the first decides",
-        "ops/update/cpu.py",
+        "ops/decide/cpu.py",
         "for i in range(slots.shape[0] - 1, -1, -1):\n        slot = slots[i]",
         "for i in range(slots.shape[0]):\n        slot = slots[i]",
         (f"{PRIORITIES}::test_F38_the_last_of_several_errors_for_a_row_decides",),
     ),
     Fault(
         "a late priority lands on the row that took the place",
-        "ops/update/cpu.py",
+        "ops/decide/cpu.py",
         "if is_cleared or (ids[i] < oldest and not is_pinned):",
         "if is_cleared:",
         (f"{PRIORITIES}::test_F05_a_late_priority_for_an_overwritten_row_is_skipped_and_counted",),
     ),
     Fault(
         "eps is added after the exponent",
-        "ops/update/cpu.py",
+        "ops/decide/cpu.py",
         "            magnitude = abs(np.float64(values[i])) + eps\n"
         "            magnitude += bonus if slots[i] < start else 0.0\n"
         "            usable = (magnitude > 0.0) & (magnitude < np.inf)\n"
@@ -70,21 +70,21 @@ FAULTS = (
     ),
     Fault(
         "a bad number gets into the sums",
-        "ops/update/cpu.py",
+        "ops/decide/cpu.py",
         "asked[i] = held if good else bad_leaf",
         "asked[i] = held if good else leaf",
         (f"{PRIORITIES}::test_F37_a_bad_error_keeps_the_leaf_and_is_counted",),
     ),
     Fault(
         "the bonus of demonstrations is for all rows",
-        "ops/update/cpu.py",
+        "ops/decide/cpu.py",
         "magnitude += bonus if slots[i] < start else 0.0",
         "magnitude += bonus",
         (f"{PINNED}::test_the_bonus_of_demonstrations_is_added_before_the_exponent",),
     ),
     Fault(
         "n-step windows run over the end of an episode",
-        "ops/write/cpu.py",
+        "ops/lanes/cpu.py",
         "    if ended:\n        emit_all(words, lane, lane_words, waiting)\n",
         "    if ended and lane_words[w.LANE_COUNT] == 1:\n"
         "        emit_all(words, lane, lane_words, waiting)\n",
@@ -92,21 +92,21 @@ FAULTS = (
     ),
     Fault(
         "the last rows of an episode are lost",
-        "ops/write/cpu.py",
+        "ops/lanes/cpu.py",
         "for left in range(lane_words[w.LANE_COUNT], 0, -1):",
         "for left in range(lane_words[w.LANE_COUNT], 1, -1):",
         (f"{N_STEP}::test_F11_the_end_of_an_episode_gives_each_start_once_and_no_more",),
     ),
     Fault(
         "a time limit masks the bootstrap of a window",
-        "ops/write/cpu.py",
+        "ops/rows/cpu.py",
         "np.float32(0) if terminated else np.float32(gammas[count])",
         "np.float32(0) if terminated | truncated else np.float32(gammas[count])",
         (f"{N_STEP}::test_F02_a_truncated_window_is_as_short_and_still_bootstraps",),
     ),
     Fault(
         "a time limit masks the bootstrap of a single step",
-        "ops/write/cpu.py",
+        "ops/rows/cpu.py",
         "    terminated = flag_at(row + words[w.TERMINATED_OFFSET])[0]\n"
         "    discount = np.float32(0) if terminated",
         "    terminated = flag_at(row + words[w.TRUNCATED_OFFSET])[0]\n"
@@ -115,7 +115,7 @@ FAULTS = (
     ),
     Fault(
         "a row links to the next episode of its lane",
-        "ops/write/cpu.py",
+        "ops/lanes/cpu.py",
         "        if has_ended(words, row):\n            lane_words[w.LANE_LAST] = -1\n",
         "        if has_ended(words, row):\n",
         (f"{COMPILED}[uniform, one step]",),
@@ -129,42 +129,42 @@ FAULTS = (
     ),
     Fault(
         "a row that overwrites the one before it links to itself",
-        "ops/write/cpu.py",
+        "ops/rows/cpu.py",
         "if distance > 0 and distance < words[w.RING_CAPACITY]",
         "if distance > 0 and distance <= words[w.RING_CAPACITY]",
         (f"{COMPILED}[proportional, alpha 0, one row]",),
     ),
     Fault(
         "the fake step of a next-step autoreset is stored",
-        "ops/write/cpu.py",
+        "ops/lanes/cpu.py",
         "        if every_lane[lane, w.LANE_RESET]:",
         "        if every_lane[lane, w.LANE_RESET] > 1:",
         (f"{AUTORESET}::test_fake_reset_steps_are_dropped_and_counted",),
     ),
     Fault(
         "a new row keeps the use count of the one before it",
-        "ops/write/cpu.py",
+        "ops/rows/cpu.py",
         "    uses[slot] = 0\n",
         "",
         (f"{COMPILED}[uniform, one step]",),
     ),
     Fault(
         "weights are not divided by the largest",
-        "ops/sample/cpu.py",
+        "ops/weights/cpu.py",
         "ratios[i] = np.float64(leaves[i]) / np.float64(smallest)",
         "ratios[i] = np.float64(leaves[i])",
         (f"{COMPILED}[proportional]",),
     ),
     Fault(
         "beta enters twice",
-        "ops/sample/cpu.py",
+        "ops/weights/cpu.py",
         "weights[i] = power(ratios[i], -beta)",
         "weights[i] = power(ratios[i], -beta * beta)",
         (f"{COMPILED}[proportional]",),
     ),
     Fault(
         "what a batch owes to demonstrations is dropped",
-        "ops/window/cpu.py",
+        "ops/parts/cpu.py",
         "return 2, wanted - np.float64(count)",
         "return 2, 0.0",
         (f"{PINNED}::test_what_a_batch_owes_the_next_one_pays",),
@@ -178,7 +178,7 @@ FAULTS = (
     ),
     Fault(
         "the newest row is never drawn",
-        "ops/sample/cpu.py",
+        "ops/draw/cpu.py",
         "    rows = np.uint64(part[ROWS])\n    if part[RUNS] == 1",
         "    rows = np.uint64(max(1, part[ROWS] - 1))\n    if part[RUNS] == 1",
         (f"{N_STEP}::test_F22_the_first_and_last_row_of_a_full_uniform_ring_are_drawn",),
@@ -193,7 +193,7 @@ FAULTS = (
     # The definitions.
     Fault(
         "the uniform share is left out of the weights",
-        "ops/sample/reference.py",
+        "ops/weights/reference.py",
         "a, b = (1.0 - uniform) * 2.0",
         "a, b = 2.0",
         (f"{REFERENCE}[proportional, shrinking window, four environments]",),

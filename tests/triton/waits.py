@@ -249,7 +249,7 @@ def _wait_of_copy(
     is_pinned: Callable[[Tensor], bool],
 ) -> str | None:
     """Why a copy waits; `target` is None if it is made by the copy: torch pins it, if it can."""
-    if source.device.type == device.type:
+    if source.device.type == device.type or source.numel() == 0:
         return None
     what = f"a copy from {source.device.type} to {device.type}"
     if not is_async:

@@ -22,8 +22,9 @@ from relive.gpu.transfer import moved
 from relive.writing import autoreset as resets
 from relive.writing.arrivals import Arrivals
 from relive.writing.intake import Intake
-from relive.writing.packer import check_columns, ndim, packed_form
+from relive.writing.packer import ndim
 from relive.writing.stream import Stream, host_flags
+from relive.writing.values import check_columns, packed_form
 
 if TYPE_CHECKING:
     import numpy as np

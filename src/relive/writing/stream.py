@@ -10,7 +10,7 @@ from torch import Tensor
 
 from relive.arrays import as_array
 from relive.errors import InputError
-from relive.writing.packer import check_columns, packed_form
+from relive.writing.values import check_columns, packed_form
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -76,7 +76,25 @@ def _names(device: Device) -> dict[str, Any]:
         "CUDAGraph": type("CUDAGraph", (CUDAGraph,), {"owner": device}),
         "graph": graph,
         "is_current_stream_capturing": lambda: device.stream.graph is not None,
+        "cudart": lambda: _Runtime(device),
     }
+
+
+class _Runtime:
+    """What is used of CUDA's own functions."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def cudaHostRegister(self, address: int, nbytes: int, _: int) -> int:  # noqa: N802 - its name
+        if address in self._device.registered or nbytes > self._device.most_registered:
+            return 1
+        self._device.registered[address] = nbytes
+        return 0
+
+    def cudaHostUnregister(self, address: int) -> int:  # noqa: N802 - its name
+        del self._device.registered[address]
+        return 0
 
 
 @contextmanager

@@ -56,6 +56,8 @@ class Device:
         self._lock = threading.RLock()
         self._current = threading.local()
         self._pinned: list[Tensor] = []  # kept, so that no other memory gets their addresses
+        self.most_registered = 1 << 40  # bytes that may be pinned at once
+        self.registered: dict[int, int] = {}  # bytes of pinned memory that is others', by address
 
     @property
     def lag(self) -> bool:
@@ -148,7 +150,8 @@ class Device:
         if isinstance(tensor, DeviceTensor):
             return False
         address = tensor.data_ptr()
-        return any(0 <= address - p.data_ptr() < p.nbytes for p in self._pinned)
+        known = [(p.data_ptr(), p.nbytes) for p in self._pinned] + [*self.registered.items()]
+        return any(0 <= address - start < nbytes for start, nbytes in known)
 
     def _pin(self, tensor: Tensor) -> Tensor:
         """The memory of a tensor that was just made is pinned."""

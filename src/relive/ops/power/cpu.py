@@ -56,3 +56,9 @@ def power64(base: Any, exponent: Any) -> Any:
 def power(base: Any, exponent: Any) -> Any:
     """base^exponent as float32; base a positive normal float64."""
     return np.float32(power64(base, exponent))
+
+
+@helper
+def power_of_two(exponent: Any) -> Any:
+    """2^exponent as float64."""
+    return np.int64((exponent + 1023) << 52).view(np.float64)

@@ -9,8 +9,9 @@ from numba import carray
 
 from relive.ops import words as w
 from relive.ops.compiled import helper, kernel, uint32_pointer, words_at
+from relive.ops.nodes.cpu import fresh_scale, leaves_of
 from relive.ops.power.cpu import power
-from relive.ops.tree.cpu import fresh_scale, leaves_of, rebuild_all
+from relive.ops.tree.cpu import rebuild_all
 from relive.ops.window.cpu import oldest_of_ring, ring_slot
 
 if TYPE_CHECKING:

@@ -1,27 +1,25 @@
-"""Which rows may be drawn, in Numba: a part of a batch is up to four runs of slots."""
+"""Which rows may be drawn, and where they lie, in Numba."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numba import carray
 
 from relive.ops import words as w
-from relive.ops.compiled import helper
-from relive.ops.power.cpu import power64
-from relive.ops.tree.cpu import mass_before, root_extremum, smallest_between
-
-MAX_RUNS = 4  # demonstrations pinned and added, the ring before and behind its end
-DEMONSTRATIONS, ONLINE = 0, 1  # parts of a batch of two; one part is number 0
-MAX_PARTS = 2
-ANY_ID = -1  # in place of one past the last id: no range is asked for
-
-# Words of a run: first slot, one past the last, rows before it in the part, mass before it there,
-# mass before it in the tree.
-FIRST, STOP, ROWS_BEFORE, MASS_BEFORE, TREE_BEFORE, RUN_WORDS = 0, 1, 2, 3, 4, 5
-
-# Words of a part.
-RUNS, ROWS, MASS, COUNT, PART_WORDS = 0, 1, 2, 3, 4
+from relive.ops.compiled import float32_pointer, helper
+from relive.ops.nodes.cpu import (
+    CHILDREN,
+    INFINITY,
+    LEAVES_PER_NODE,
+    as_extremum,
+    leaves_of,
+    mass_of,
+    num_nodes,
+    sums_of,
+)
+from relive.ops.power.cpu import power64, power_of_two
 
 
 @helper
@@ -103,48 +101,6 @@ def first_of_window(words: Any, reals: Any) -> Any:
 
 
 @helper
-def add_run(runs: Any, part: Any, first: Any, stop: Any) -> None:
-    """A part has these slots too."""
-    if first < stop:
-        number = part[RUNS]
-        runs[number, FIRST] = first
-        runs[number, STOP] = stop
-        runs[number, ROWS_BEFORE] = part[ROWS]
-        part[ROWS] += stop - first
-        part[RUNS] = number + 1
-
-
-@helper
-def add_ring(words: Any, runs: Any, part: Any, first: Any, stop: Any) -> None:
-    """A part has these ids of the ring too."""
-    if first >= stop:
-        return
-    low = ring_slot(words, first)
-    high = ring_slot(words, stop - 1) + 1
-    if low < high:
-        add_run(runs, part, low, high)
-    elif low == high:
-        add_run(runs, part, words[w.RING_START], words[w.CAPACITY])
-    else:
-        add_run(runs, part, words[w.RING_START], high)
-        add_run(runs, part, low, words[w.CAPACITY])
-
-
-@helper
-def add_range(words: Any, runs: Any, part: Any, first: Any, stop: Any) -> None:
-    """A part has all rows held whose ids lie in a range."""
-    start = words[w.DEMO_FIRST_ID]
-    low = max(first - start, 0)
-    add_run(runs, part, low, min(stop - start, words[w.DEMO_COUNT]))
-    start = words[w.ADDED_FIRST_ID]
-    low = max(first - start, 0)
-    high = min(stop - start, words[w.DEMO_ADDED])
-    add_run(runs, part, words[w.DEMO_COUNT] + low, words[w.DEMO_COUNT] + high)
-    low = max(first, oldest_of_ring(words))
-    add_ring(words, runs, part, low, min(stop, words[w.NEXT_ID]))
-
-
-@helper
 def overlap(first: Any, stop: Any, other_first: Any, other_stop: Any) -> Any:
     """How many ids two ranges have in common."""
     return max(0, min(stop, other_stop) - max(first, other_first))
@@ -161,97 +117,50 @@ def num_gone(words: Any, first: Any, stop: Any) -> Any:
 
 
 @helper
-def is_whole_tree(words: Any, part: Any) -> Any:
-    """Whether a part has every row that is held."""
-    live = words[w.NEXT_ID] - oldest_of_ring(words)
-    return part[ROWS] == live + num_demonstrations(words)
-
-
-@helper
-def weigh_part(words: Any, runs: Any, part: Any) -> None:
-    """Find the mass of a part, and of what comes before each of its runs."""
-    part[MASS] = words[w.TOTAL]
-    if is_whole_tree(words, part):
-        return  # a target in the total is a place in the tree as it is
+def mass_before(words: Any, slot: Any) -> Any:
+    """Mass of all leaves before a slot."""
+    leaves = leaves_of(words)
+    sums = sums_of(words)
+    unit = power_of_two(words[w.SCALE])
+    node = slot >> w.LEAF_BITS
     mass = np.int64(0)
-    for number in range(part[RUNS]):
-        before = mass_before(words, runs[number, FIRST])
-        runs[number, MASS_BEFORE] = mass
-        runs[number, TREE_BEFORE] = before
-        mass += mass_before(words, runs[number, STOP]) - before
-    part[MASS] = mass
+    for other in range(node << w.LEAF_BITS, slot):
+        mass += mass_of(leaves[other], unit)
+    for level in range(words[w.NUM_LEVELS]):
+        parent = node >> w.NODE_BITS
+        first = parent << w.NODE_BITS if level + 1 < words[w.NUM_LEVELS] else 0
+        for other in range(first, node):
+            mass += sums[words[w.LEVEL_0 + level] + other]
+        node = parent
+    return mass
 
 
 @helper
-def can_be_drawn(words: Any, part: Any) -> Any:
-    """Whether a part has a row to draw."""
-    return part[ROWS] > 0 and (words[w.WEIGHTING] == w.UNIFORM or part[MASS] > 0)
-
-
-@helper
-def smallest_leaf(words: Any, runs: Any, part: Any) -> Any:
-    """The smallest positive leaf of a part."""
-    if is_whole_tree(words, part):
-        return root_extremum(words, words[w.MINS], False)
-    smallest = np.float32(np.inf)
-    for number in range(part[RUNS]):
-        smallest = min(smallest, smallest_between(words, runs[number, FIRST], runs[number, STOP]))
+def smallest_between(words: Any, first: Any, stop: Any) -> Any:
+    """Smallest positive leaf of the slots first..stop; infinity if there is none."""
+    leaves = leaves_of(words)
+    mins = carray(float32_pointer(words[w.MINS]), num_nodes(words))
+    smallest = INFINITY
+    low, high = first, stop
+    while low < high and low % LEAVES_PER_NODE != 0:
+        smallest = min(smallest, as_extremum(leaves[low], False))
+        low += 1
+    while low < high and high % LEAVES_PER_NODE != 0:
+        high -= 1
+        smallest = min(smallest, as_extremum(leaves[high], False))
+    low >>= w.LEAF_BITS
+    high >>= w.LEAF_BITS
+    level = 0
+    while low < high:
+        here = words[w.LEVEL_0 + level]
+        is_top = level + 1 == words[w.NUM_LEVELS]
+        while low < high and (is_top or low % CHILDREN != 0):
+            smallest = min(smallest, mins[here + low])
+            low += 1
+        while low < high and high % CHILDREN != 0:
+            high -= 1
+            smallest = min(smallest, mins[here + high])
+        low >>= w.NODE_BITS
+        high >>= w.NODE_BITS
+        level += 1
     return smallest
-
-
-@helper
-def find_parts(
-    words: Any,
-    reals: Any,
-    runs: Any,
-    parts: Any,
-    shares: Any,
-    batch_size: Any,
-    first_id: Any,
-    stop_id: Any,
-) -> Any:
-    """The parts of the next batch that have rows to draw.
-
-    Args:
-        runs: [MAX_PARTS, MAX_RUNS, RUN_WORDS], filled in.
-        parts: [MAX_PARTS, PART_WORDS], filled in.
-        shares: [MAX_PARTS], of the draws in the long run.
-        first_id, stop_id: draw from these ids, unless `stop_id` is ANY_ID.
-
-    Returns:
-        How many parts there are, and the carry of the batch.
-    """
-    parts[:] = 0
-    carry = reals[w.DEMO_CARRY]
-    weighted = words[w.WEIGHTING] != w.UNIFORM
-    demonstrations = num_demonstrations(words)
-    shares[0] = 1.0
-    parts[0, COUNT] = batch_size
-    if stop_id != ANY_ID:
-        add_range(words, runs[0], parts[0], first_id, stop_id)
-    elif demonstrations == 0 or words[w.DEMO_MODE] == w.ONE_POOL:
-        add_run(runs[0], parts[0], np.int64(0), demonstrations)
-        add_ring(words, runs[0], parts[0], first_of_window(words, reals), words[w.NEXT_ID])
-    else:
-        add_run(runs[DEMONSTRATIONS], parts[DEMONSTRATIONS], np.int64(0), demonstrations)
-        first = first_of_window(words, reals)
-        add_ring(words, runs[ONLINE], parts[ONLINE], first, words[w.NEXT_ID])
-        if weighted:
-            weigh_part(words, runs[DEMONSTRATIONS], parts[DEMONSTRATIONS])
-            weigh_part(words, runs[ONLINE], parts[ONLINE])
-        if can_be_drawn(words, parts[ONLINE]):
-            if can_be_drawn(words, parts[DEMONSTRATIONS]):
-                shares[DEMONSTRATIONS] = schedule(words, reals, w.DEMO_SHARE_START)
-                shares[ONLINE] = 1.0 - shares[DEMONSTRATIONS]
-                wanted = carry + np.float64(batch_size) * shares[DEMONSTRATIONS]
-                count = min(np.int64(np.floor(wanted)), batch_size)  # the sum may round up
-                parts[DEMONSTRATIONS, COUNT] = count
-                parts[ONLINE, COUNT] = batch_size - count
-                return 2, wanted - np.float64(count)
-            runs[0] = runs[ONLINE]
-            parts[0] = parts[ONLINE]
-            parts[0, COUNT] = batch_size
-        return np.int64(can_be_drawn(words, parts[0])), carry
-    if weighted:
-        weigh_part(words, runs[0], parts[0])
-    return np.int64(can_be_drawn(words, parts[0])), carry
