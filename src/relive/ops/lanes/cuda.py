@@ -29,8 +29,6 @@ import triton.language as tl
 from relive.ops import words as w
 from relive.ops.pack.cuda import place_of
 
-NUMBERED = tl.constexpr(1024)  # ids made at once
-
 
 def plan_words(num_lanes: int, times: int) -> int:
     """How many words a plan has."""
@@ -154,9 +152,13 @@ def count_rows(
 
 
 @triton.jit
-def number_rows(plan, next_id, times, LANES: tl.constexpr):
-    """Make ids of numbers of rows; returns the next id."""
-    count = (times + 1).to(tl.int64) * LANES
+def number_rows(
+    plan, next_id, times, LANES: tl.constexpr, CLOSE: tl.constexpr, NUMBERED: tl.constexpr
+):
+    """Make ids of numbers of rows, NUMBERED at once; returns the next id."""
+    count = times.to(tl.int64) * LANES
+    if CLOSE:
+        count += LANES
     for start in range(0, count, NUMBERED):
         place = start + tl.arange(0, NUMBERED)
         first = plan + 1 + LANES * w.LANE_WORDS + place
@@ -229,6 +231,7 @@ def plan_rows(
     PLACES: tl.constexpr,
     TILE_TIMES: tl.constexpr,
     TILE_LANES: tl.constexpr,
+    NUMBERED: tl.constexpr,
 ):
     """Write the plan of all steps, bring the words of the lanes and NEXT_ID up to date.
 
@@ -259,7 +262,7 @@ def plan_rows(
             TILE_LANES,
         )
         tl.debug_barrier()
-        next_id = number_rows(plan, first_id, times, LANES)
+        next_id = number_rows(plan, first_id, times, LANES, CLOSE, NUMBERED)
     tl.debug_barrier()  # all threads have read what is stored now
     tl.store(plan, first_id)
     tl.store(words + w.NEXT_ID, next_id)

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 FEW = 16  # steps that one program plans and writes
 FEW_BYTES = 1 << 16  # of their rows
-PLANNED_AT_ONCE = 512  # steps
+PLANNED_AT_ONCE = 2048  # steps
+NUMBERED_AT_ONCE = 1024
 TILE_WORDS = 1024  # that a program copies at once
 
 
@@ -73,6 +74,7 @@ def write_kernel(
     BLOCK_WORDS: tl.constexpr,
     TILE_TIMES: tl.constexpr,
     TILE_LANES: tl.constexpr,
+    NUMBERED: tl.constexpr,
     LAYOUT: tl.constexpr,
 ):
     """Plan rows and give them leaves (one program), build them, or keep steps; or all of it."""
@@ -94,6 +96,7 @@ def write_kernel(
             PLACES,
             TILE_TIMES,
             TILE_LANES,
+            NUMBERED,
         )
         if PRIORITIZED:
             enter_rows(
@@ -229,7 +232,6 @@ class _Call(NamedTuple):
             self.times,
             self.lanes.start,
             first_time,
-            warps=8 if plans and len(state.leaves) > 0 else 4,
             LANES=len(self.lanes),
             N_STEP=state.pending.shape[1],
             ROW_BYTES=state.rows.shape[1],
@@ -246,15 +248,24 @@ class _Call(NamedTuple):
             BLOCK_ROWS=block,
             BLOCK_WORDS=piece,
             **self._tiles(plans),
-            **({"maxnreg": MOST_REGISTERS} if plans else {}),  # it may have them: no spills
         )
 
     def _tiles(self, plans: bool) -> dict[str, int]:
         """How many times and lanes are planned at once; few sizes, so that few are compiled."""
+        if not plans:
+            return {"warps": 4, "TILE_TIMES": 1, "TILE_LANES": 1, "NUMBERED": 1}
         lanes = min(power_of_two(len(self.lanes)), PLANNED_AT_ONCE // 2)
         most = PLANNED_AT_ONCE // lanes
         times = next(k for k in (2, 32, most) if k > self.times or k >= most)
-        return {"TILE_TIMES": times if plans else 1, "TILE_LANES": lanes if plans else 1}
+        are_few = times * lanes <= 128
+        warps = 4 if are_few and len(self.state.leaves) == 0 else 8
+        return {
+            "warps": warps,
+            "TILE_TIMES": times,
+            "TILE_LANES": lanes,
+            "NUMBERED": min(max(times * lanes, 32 * warps), NUMBERED_AT_ONCE),
+            "maxnreg": MOST_REGISTERS,  # it may have them: no spills
+        }
 
 
 def write(state: State, steps: Tensor) -> None:
