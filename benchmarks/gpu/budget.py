@@ -23,6 +23,7 @@ from relive.storage.memory import ROW_ALIGNMENT
 
 H200 = 4.3e12  # bytes a second that a copy reads and writes, of 4.8 in the data sheet
 SECTOR, NODE = 32, 64
+FEW = 16  # steps that one program writes
 MOST_TOGETHER = 4096  # rows of an update that one program takes in
 W1: Fields = {"obs": Field((17,)), "action": Field((6,))}
 
@@ -68,18 +69,28 @@ def nodes_touched(capacity: int, rows: int) -> int:
     return rows + sum(min(rows, count) for count in below_a_node)
 
 
-def add(fields: Fields, capacity: int, rows: int, *, prioritized: bool) -> Budget:
+def step_bytes(fields: Fields) -> int:
+    """Of one step as it is given: fields, reward and flags, with nothing between them."""
+    columns = RowLayout(fields).columns.values()
+    links = ("lane", "prev", "next", "discount")
+    return sum(column.nbytes for column in columns if column.name not in links)
+
+
+def add(
+    fields: Fields, capacity: int, rows: int, *, prioritized: bool, on_device: bool = False
+) -> Budget:
     """One step of `rows` environments, without n-step returns.
 
-    The row is read where it was put down and written once; new leaves and their sums are read and
-    written.
+    The step is read where it was put down: packed, from the host, or as tensors on the device; the
+    row is written once; new leaves and their sums are read and written.
     """
-    moved = 2 * rows * row_bytes(fields)
+    moved = rows * ((step_bytes if on_device else row_bytes)(fields) + row_bytes(fields))
     if prioritized:
         moved += 2 * SECTOR * nodes_touched(capacity, rows)
     return Budget(
-        name=f"add {rows}, {'prioritized' if prioritized else 'uniform'}",
-        launches=1 if rows == 1 else 2,
+        name=f"add {rows}{' from tensors' * on_device}, "
+        f"{'prioritized' if prioritized else 'uniform'}",
+        launches=1 if rows <= FEW else 2,
         bytes=moved,
         depth=2,
     )
@@ -117,6 +128,9 @@ def budgets(fields: Fields = W1, capacity: int = 1_000_000) -> list[Budget]:
         add(fields, capacity, 1, prioritized=False),
         add(fields, capacity, 1, prioritized=True),
         add(fields, capacity, 64, prioritized=True),
+        add(fields, capacity, 1, prioritized=False, on_device=True),
+        add(fields, capacity, 1, prioritized=True, on_device=True),
+        add(fields, capacity, 64, prioritized=True, on_device=True),
         sample(fields, capacity, 256, prioritized=False),
         sample(fields, capacity, 256, prioritized=True),
         sample(fields, capacity, 4096, prioritized=True),

@@ -81,9 +81,11 @@ def adds(device: torch.device, scale: Scale) -> dict[str, Any]:
             step = steps(W1, 0, envs, device)
             step["truncated"] = step["terminated"] & False
             host = {name: value.cpu().numpy() for name, value in step.items()}
-            floor = budget.add(W1, scale.rows, envs, prioritized=buffer.prioritized)
+            prioritized = buffer.prioritized
+            floor = budget.add(W1, scale.rows, envs, prioritized=prioritized, on_device=True)
             found[floor.name] = timed(lambda b=buffer, s=step: b.add(**s), device, scale, floor)
-            found[f"{floor.name}, from the host"] = microseconds(
+            packed = budget.add(W1, scale.rows, envs, prioritized=prioritized)
+            found[f"{packed.name}, from the host"] = microseconds(
                 lambda b=buffer, s=host: b.add(**s), device, rounds=scale.rounds, calls=scale.calls
             )["median"]
     return found

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from relive.ops.launch import launch
+from relive.ops.launch import Address, launch
 from tests.triton.waits import launches_unseen
 
 if TYPE_CHECKING:
@@ -130,7 +130,9 @@ class _Operations(TorchDispatchMode):
 
 
 def _by_value(argument: Any) -> Any:
-    """A number as it is; of a tensor what a launch is specialised to."""
+    """A number as it is; of a tensor or address what a launch is specialised to."""
+    if isinstance(argument, Address):
+        argument = argument.tensor
     if isinstance(argument, Tensor):
         return f"{argument.dtype} {tuple(argument.shape)}"
     if isinstance(argument, tuple | list):

@@ -148,7 +148,8 @@ def cases(buffer: ReplayBuffer) -> list[Case]:
         found.append(Case("rebuild", "rebuild", (), {}))
     if buffer.sampler.ranked:
         found.append(Case("sort", "sort_by_rank", (), {}))
-    return found + [Case(name, *taken_down(buffer, call)) for name, call in writes(buffer).items()]
+    found += [Case(name, *taken_down(buffer, call)) for name, call in writes(buffer).items()]
+    return [*found, add_on_device(buffer)]
 
 
 def writes(buffer: ReplayBuffer) -> dict[str, Callable[[], Any]]:
@@ -161,6 +162,13 @@ def writes(buffer: ReplayBuffer) -> dict[str, Callable[[], Any]]:
         "extend with rows": lambda: buffer.extend(**steps(buffer, 40), discount=discount),
         "end_episode": lambda: buffer.end_episode(0),
     }
+
+
+def add_on_device(buffer: ReplayBuffer) -> Case:
+    """One step of every lane that lies on the device: not packed, and no episode is closed."""
+    one_time = steps(buffer, 1, buffer.num_envs)
+    name, arguments, options = taken_down(buffer, lambda: buffer.extend(**one_time, env=None))
+    return Case("add what is on the device", name, arguments, {**options, "close": False})
 
 
 def taken_down(

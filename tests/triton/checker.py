@@ -33,6 +33,7 @@ import triton.language as tl
 import triton.runtime.interpreter as interpreter
 from torch import Tensor
 
+from relive.ops.launch import Address
 from tests.triton.accesses import ATOMIC, LOAD, NAMES, STORE, Accesses, KernelError
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
     for value in values:
         if isinstance(value, Tensor):
             yield value
+        elif isinstance(value, Address):
+            yield value.tensor
         elif isinstance(value, tuple | list):
             yield from _tensors(value)
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Listener(Protocol):
@@ -20,6 +23,26 @@ class Listener(Protocol):
     ) -> None:
         """Notes the launch."""
         ...
+
+
+class Address(int):
+    """Where a tensor begins, for a kernel that is compiled once for all addresses: twice that + 1.
+
+    For a tensor Triton compiles anew if it begins at a multiple of 16, and for a number if it is
+    one; this never is. A captured launch keeps it, as it does that of a tensor.
+
+    Attributes:
+        tensor: Lives until the launch has happened.
+    """
+
+    tensor: Tensor
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Address:
+        """Of a tensor."""
+        address = cls(2 * tensor.data_ptr() + 1)
+        address.tensor = tensor
+        return address
 
 
 def layout_digest() -> int:
@@ -53,7 +76,7 @@ class Launcher:
         """Start `kernel` on a grid of programs; returns at once.
 
         Args:
-            args: Tensors, and numbers that never change while a buffer lives.
+            args: Tensors, addresses, and numbers that never change while a buffer lives.
             warps: Of 32 lanes, a program.
             constants: Compiled in.
         """

@@ -113,6 +113,8 @@ def test_a_rival_draws_by_the_priorities_that_it_was_given_last():
 BUDGETS = [
     (budget.add(budget.W1, 10**6, 1, prioritized=False), 1, 2 * 192),
     (budget.add(budget.W1, 10**6, 1, prioritized=True), 1, 2 * 192 + 64 * 7),
+    (budget.add(budget.W1, 10**6, 1, prioritized=False, on_device=True), 1, 166 + 192),
+    (budget.add(budget.W1, 10**6, 64, prioritized=False, on_device=True), 2, 64 * (166 + 192)),
     (budget.sample(budget.W1, 10**6, 256, prioritized=False), 2, 256 * (192 + 182)),
     (
         budget.sample(budget.W1, 10**6, 256, prioritized=True),

@@ -27,8 +27,7 @@ import triton
 import triton.language as tl
 
 from relive.ops import words as w
-
-NUMBERED = tl.constexpr(1024)  # ids made at once
+from relive.ops.pack.cuda import place_of
 
 
 def plan_words(num_lanes: int, times: int) -> int:
@@ -62,11 +61,17 @@ def ring_slot(words, row_id):
 
 
 @triton.jit
-def has_ended(words, step, mask):
-    """Whether steps are the last of their episodes."""
-    terminated = tl.load(step + tl.load(words + w.TERMINATED_OFFSET), mask=mask, other=0)
-    truncated = tl.load(step + tl.load(words + w.TRUNCATED_OFFSET), mask=mask, other=0)
-    return mask & ((terminated | truncated) != 0)
+def flag_of(words, columns, index, step, mask, PLACES: tl.constexpr):
+    """A flag of given steps, by the word that says where it lies in a row."""
+    place, mask = place_of(words, columns, tl.load(words + index), step, mask, PLACES)
+    return tl.load(place, mask=mask, other=0) != 0
+
+
+@triton.jit
+def has_ended(words, columns, step, mask, PLACES: tl.constexpr):
+    """Whether given steps are the last of their episodes."""
+    terminated = flag_of(words, columns, w.TERMINATED_OFFSET, step, mask, PLACES)
+    return terminated | flag_of(words, columns, w.TRUNCATED_OFFSET, step, mask, PLACES)
 
 
 @triton.jit
@@ -80,13 +85,13 @@ def count_rows(
     words,
     lanes,
     plan,
-    steps,
+    columns,
     times,
     first_lane,
     LANES: tl.constexpr,
     N_STEP: tl.constexpr,
-    ROW_BYTES: tl.constexpr,
     CLOSE: tl.constexpr,
+    PLACES: tl.constexpr,
     TILE_TIMES: tl.constexpr,
     TILE_LANES: tl.constexpr,
 ):
@@ -114,9 +119,9 @@ def count_rows(
         for first_time in range(0, times + 1, TILE_TIMES):
             time = first_time + tl.arange(0, TILE_TIMES)[:, None]
             here = known[None, :] & (time <= times)
-            step = steps + (time.to(tl.int64) * LANES + lane[None, :]) * ROW_BYTES
-            ended = has_ended(words, step, here & (time < times))
-            ended_before = has_ended(words, step - LANES * ROW_BYTES, here & (time > 0))
+            step = time.to(tl.int64) * LANES + lane[None, :]
+            ended = has_ended(words, columns, step, here & (time < times), PLACES)
+            ended_before = has_ended(words, columns, step - LANES, here & (time > 0), PLACES)
 
             goes_on = tl.where(ended_before | (time == 0), -2, time - 1)
             goes_on = tl.maximum(tl.associative_scan(goes_on, 0, larger), going[None, :])
@@ -147,9 +152,13 @@ def count_rows(
 
 
 @triton.jit
-def number_rows(plan, next_id, times, LANES: tl.constexpr):
-    """Make ids of numbers of rows; returns the next id."""
-    count = (times + 1).to(tl.int64) * LANES
+def number_rows(
+    plan, next_id, times, LANES: tl.constexpr, CLOSE: tl.constexpr, NUMBERED: tl.constexpr
+):
+    """Make ids of numbers of rows, NUMBERED at once; returns the next id."""
+    count = times.to(tl.int64) * LANES
+    if CLOSE:
+        count += LANES
     for start in range(0, count, NUMBERED):
         place = start + tl.arange(0, NUMBERED)
         first = plan + 1 + LANES * w.LANE_WORDS + place
@@ -211,7 +220,7 @@ def plan_rows(
     lanes,
     rows,
     plan,
-    steps,
+    columns,
     times,
     first_lane,
     LANES: tl.constexpr,
@@ -219,15 +228,17 @@ def plan_rows(
     ROW_BYTES: tl.constexpr,
     CLOSE: tl.constexpr,
     READY_MADE: tl.constexpr,
+    PLACES: tl.constexpr,
     TILE_TIMES: tl.constexpr,
     TILE_LANES: tl.constexpr,
+    NUMBERED: tl.constexpr,
 ):
     """Write the plan of all steps, bring the words of the lanes and NEXT_ID up to date.
 
     One program. If no step is given, a lane that is closed has its last row marked as truncated.
 
     Args:
-        steps: uint8 [T, L, row_bytes].
+        columns: Of T * L steps, see `pack.cuda`.
 
     Returns:
         The ids of the first new row, and of the next to come.
@@ -240,18 +251,18 @@ def plan_rows(
             words,
             lanes,
             plan,
-            steps,
+            columns,
             times,
             first_lane,
             LANES,
             N_STEP,
-            ROW_BYTES,
             CLOSE,
+            PLACES,
             TILE_TIMES,
             TILE_LANES,
         )
         tl.debug_barrier()
-        next_id = number_rows(plan, first_id, times, LANES)
+        next_id = number_rows(plan, first_id, times, LANES, CLOSE, NUMBERED)
     tl.debug_barrier()  # all threads have read what is stored now
     tl.store(plan, first_id)
     tl.store(words + w.NEXT_ID, next_id)

@@ -1,96 +1,109 @@
-"""Packing columns of values into rows of bytes, in Triton: one launch for all columns.
+"""Steps given as columns, for Triton: they are read where they lie, as if they had been packed.
 
-The columns are arguments of the kernel. When the launch is captured in a CUDA graph their addresses
-are frozen with it, as those of the rows are: a replay packs what lies there then.
+A kernel is given the addresses of the columns, and is compiled for their PLACES: of each the offset
+in a row, the bytes of a value, and whether these are whole words. Steps that have been packed are
+one column, of whole rows.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import triton
 import triton.language as tl
 
-from relive.ops.launch import blocks, launch, power_of_two
+from relive.ops.launch import Address
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from relive.ops.pack.reference import Column
+    Column = tuple[int, int, Tensor]  # as in `reference`, on the device
+
+BYTES = tl.constexpr(tl.pointer_type(tl.uint8))
+WORDS = tl.constexpr(tl.pointer_type(tl.int32))
+# Which attribute of a `Place` is where.
+OFFSET, NBYTES, IN_WORDS = (tl.constexpr(index) for index in range(3))
 
 
-ROWS_AT_ONCE = 16
-TILE_WORDS = 2048  # words of a column that a program copies at once
-PIECES = 16  # programs that share wide columns
+class Place(NamedTuple):
+    """Of a column in a packed row.
+
+    Attributes:
+        offset, nbytes: Of a value.
+        in_words: Whether it can be read in words of 4 bytes, each a word of the row.
+    """
+
+    offset: int
+    nbytes: int
+    in_words: bool
 
 
-@triton.jit(do_not_specialize=["num_rows"])
-def pack_kernel(
-    rows,
-    columns,
-    num_rows,
-    OFFSETS: tl.constexpr,
-    SIZES: tl.constexpr,
-    WORD_BYTES: tl.constexpr,
-    ROW_BYTES: tl.constexpr,
-    ROWS: tl.constexpr,
-    MOST_WORDS: tl.constexpr,
-    LAYOUT: tl.constexpr,
-):
-    """Copy one value of every column into each of a block of rows.
+def placed(columns: list[Column]) -> tuple[tuple[Address, ...], tuple[Place, ...]]:
+    """What kernels are given of columns; their values are contiguous tensors on the device.
+
+    Values that begin at no multiple of 4 bytes are read byte by byte: then a kernel is compiled for
+    that. Rows of a larger tensor begin at one if they are whole words.
+    """
+    addresses = tuple(Address.of(values) for _, _, values in columns)
+    places = tuple(
+        Place(offset, nbytes, (offset | nbytes | address >> 1) % 4 == 0)
+        for (offset, nbytes, _), address in zip(columns, addresses, strict=True)
+    )
+    return addresses, places
+
+
+@triton.jit
+def first_byte(column):
+    """Where a column begins, see `Address`."""
+    return (column >> 1).to(BYTES, bitcast=True)
+
+
+@triton.jit
+def find(words, columns, byte, PLACES: tl.constexpr, ONLY_WORDS: tl.constexpr):
+    """Where bytes of packed steps are.
 
     Args:
-        columns: tuple of pointers.
-        OFFSETS, SIZES: of the values, in bytes.
-        WORD_BYTES: of the words in which each column is copied.
-        MOST_WORDS: of each row, copied at once.
+        words: Any pointer: there are no bytes where there is no column.
+        byte: Of a row, int [*].
+
+    Returns:
+        Where they are of step 0, uint8* [*]; how many bytes it is to those of the next step,
+        int [*]; and whether there is a column of them, bool [*].
     """
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
-    for c in tl.static_range(len(OFFSETS)):
-        word_type = tl.pointer_type(tl.dtype(f"int{8 * WORD_BYTES[c]}"))
-        count = SIZES[c] // WORD_BYTES[c]
-        given = columns[c].to(word_type, bitcast=True) + row * count
-        target = (rows + row * ROW_BYTES + OFFSETS[c]).to(word_type, bitcast=True)
-        for first in range(tl.program_id(1) * MOST_WORDS, count, tl.num_programs(1) * MOST_WORDS):
-            word = first + tl.arange(0, MOST_WORDS)[None, :]
-            mask = (row < num_rows) & (word < count)
-            tl.store(target + word, tl.load(given + word, mask=mask), mask=mask)
+    first, pitch, found = words.to(BYTES) + byte * 0, byte * 0, byte < 0
+    for c in tl.static_range(len(PLACES)):
+        if PLACES[c][IN_WORDS] or not ONLY_WORDS:
+            here = (byte >= PLACES[c][OFFSET]) & (byte < PLACES[c][OFFSET] + PLACES[c][NBYTES])
+            first = tl.where(here, first_byte(columns[c]) + byte, first)
+            first = tl.where(here, first - PLACES[c][OFFSET], first)
+            pitch = tl.where(here, PLACES[c][NBYTES], pitch)
+            found = found | here
+    return first, pitch, found
 
 
-def pack(rows: Tensor, columns: list[Column]) -> None:
-    """See `reference.pack`; values are contiguous tensors on the device.
+@triton.jit
+def load_words(words, columns, step, word, mask, PLACES: tl.constexpr):
+    """Words of 4 bytes of packed steps, int32 [R, W]; zero where there is no column.
 
-    One launch, and a copy of each column that does not begin at a multiple of 16 bytes: a kernel is
-    compiled for the alignment of every one.
+    Args:
+        step: int64 [R, W] or [R, 1].
+        word: Of a row, int32 [1, W].
     """
-    if not columns or not len(rows):
-        return
-    offsets, sizes, values = zip(*columns, strict=True)
-    words = tuple(word_bytes(offset, size) for offset, size, _ in columns)
-    widest = max(size // word for size, word in zip(sizes, words, strict=True))
-    at_once = min(power_of_two(len(rows)), ROWS_AT_ONCE)
-    most = min(power_of_two(widest), TILE_WORDS // at_once)
-    launch(
-        pack_kernel,
-        (blocks(len(rows), at_once), min(blocks(widest, most), PIECES)),
-        rows,
-        tuple(given if given.data_ptr() % 16 == 0 else given.clone() for given in values),
-        len(rows),
-        OFFSETS=offsets,
-        SIZES=sizes,
-        WORD_BYTES=words,
-        ROW_BYTES=rows.shape[1],
-        ROWS=at_once,
-        MOST_WORDS=most,
-    )
+    first, pitch, found = find(words, columns, word * 4, PLACES, True)
+    value = tl.load((first + step * pitch).to(WORDS), mask=mask & found, other=0)
+    for c in tl.static_range(len(PLACES)):
+        if not PLACES[c][IN_WORDS]:
+            first = first_byte(columns[c]) + step * PLACES[c][NBYTES]
+            for k in tl.static_range(4):
+                if (k - PLACES[c][OFFSET]) % 4 < PLACES[c][NBYTES]:
+                    byte = word * 4 + k - PLACES[c][OFFSET]
+                    here = mask & (byte >= 0) & (byte < PLACES[c][NBYTES])
+                    value |= tl.load(first + byte, mask=here, other=0).to(tl.int32) << (8 * k)
+    return value
 
 
-def word_bytes(offset: int, nbytes: int) -> int:
-    """The largest word, of at most 8 bytes, in which a value at an offset of a row can be copied.
-
-    Examples:
-        >>> word_bytes(24, 68), word_bytes(22, 84), word_bytes(64, 16)
-        (4, 2, 8)
-    """
-    places = offset | nbytes | 8
-    return places & -places
+@triton.jit
+def place_of(words, columns, offset, step, mask, PLACES: tl.constexpr):
+    """Where a part of packed steps is, uint8* [*]; and the mask, false where there is no column."""
+    first, pitch, found = find(words, columns, offset, PLACES, False)
+    return first + step * pitch, tl.where(found, mask, False)

@@ -13,65 +13,101 @@ import triton.language as tl
 
 from relive.fields import LAST_LINK
 from relive.ops import words as w
-from relive.ops.lanes.cuda import begin_at, first_id_at, has_ended, lane_words_of, ring_slot
+from relive.ops.lanes.cuda import begin_at, first_id_at, lane_words_of, ring_slot
 from relive.ops.nodes.cuda import bit_length
+from relive.ops.pack.cuda import BYTES, WORDS, load_words, place_of
 
 FARTHEST = tl.constexpr(LAST_LINK)
+FLOATS = tl.constexpr(tl.pointer_type(tl.float32))
 TOGETHER = tl.constexpr(8)  # steps of a window that are read at the same time
 
 
 @triton.jit
-def place_of(steps, time, lane, LANES: tl.constexpr, ROW_BYTES: tl.constexpr):
-    """Where given steps are."""
-    return steps + (time * LANES + lane) * ROW_BYTES
+def waiting_at(own, oldest_place, time, N_STEP: tl.constexpr, ROW_BYTES: tl.constexpr):
+    """Where steps are that wait, those of times before 0; packed, uint8* [*].
+
+    Args:
+        own: uint8* [*], the waiting steps of each one's lane.
+        oldest_place: where time 0 would be in `own`.
+    """
+    return own + (oldest_place + time) % N_STEP * ROW_BYTES
+
+
+@triton.jit
+def load_part(
+    words,
+    columns,
+    index,
+    waiting,
+    time,
+    step,
+    mask,
+    TYPE: tl.constexpr,
+    PLACES: tl.constexpr,
+):
+    """A part of steps, by the word that says where it lies in a row; [R].
+
+    Args:
+        waiting: where each is if it waits, see `waiting_at`.
+        step: which each is if it was given.
+    """
+    offset = tl.load(words + index)
+    waits = mask & (time < 0)
+    given, is_given = place_of(words, columns, offset, step, mask & (time >= 0), PLACES)
+    place = tl.where(waits, waiting + offset, given)
+    return tl.load(place.to(TYPE), mask=waits | is_given, other=0)
 
 
 @triton.jit
 def fold(
     words,
+    columns,
     gammas,
     own,
-    steps,
+    oldest_place,
     lane,
     time,
     times,
-    oldest_place,
     is_step,
     LANES: tl.constexpr,
     N_STEP: tl.constexpr,
     ROW_BYTES: tl.constexpr,
+    PLACES: tl.constexpr,
 ):
     """The windows that begin with some steps, followed from the last step to the first.
 
     Args:
-        own: uint8* [R], the waiting steps of each one's lane.
+        own, oldest_place: as in `waiting_at`.
         time: int64 [R].
-        oldest_place: where time 0 would be in `own`.
 
     Returns:
-        The return, float64; how many steps there are, int64; whether the episode ends with them;
-        where the first of them is, and the last; all [R].
+        The return, float64; how many steps there are, int64; whether the last of them is
+        terminated, and truncated; all [R].
     """
     reward = time.to(tl.float64) * 0.0
     length = time * 0
-    is_over = tl.zeros_like(is_step)
-    first = place_of(steps, time, lane, LANES, ROW_BYTES)
-    last = first
+    terminated, truncated = tl.zeros_like(is_step), tl.zeros_like(is_step)
     gamma = tl.load(gammas + 1)
-    reward_offset = tl.load(words + w.REWARD_OFFSET)
     for back in tl.range(0, N_STEP, loop_unroll_factor=TOGETHER):
         ahead = time + (N_STEP - 1 - back)
-        waits = own + (oldest_place + ahead) % N_STEP * ROW_BYTES
-        first = tl.where(ahead < 0, waits, place_of(steps, ahead, lane, LANES, ROW_BYTES))
         exists = is_step & (ahead < times)
-        ended = has_ended(words, first, exists)
-        place = (first + reward_offset).to(tl.pointer_type(tl.float32))
-        one = tl.load(place, mask=exists, other=0.0).to(tl.float64)
-        reward = one + gamma * tl.where(ended, 0.0, reward)
-        length = tl.where(exists, tl.where(ended, 1, length + 1), 0)
-        is_over = exists & (ended | is_over)
-        last = tl.where(length == 1, first, last)
-    return reward, length, is_over, first, last
+        step = ahead * LANES + lane
+        waiting = waiting_at(own, oldest_place, ahead, N_STEP, ROW_BYTES)
+        one = load_part(
+            words, columns, w.REWARD_OFFSET, waiting, ahead, step, exists, FLOATS, PLACES
+        ).to(tl.float64)
+        terminates = load_part(
+            words, columns, w.TERMINATED_OFFSET, waiting, ahead, step, exists, BYTES, PLACES
+        )
+        truncates = load_part(
+            words, columns, w.TRUNCATED_OFFSET, waiting, ahead, step, exists, BYTES, PLACES
+        )
+        ends = (terminates | truncates) != 0
+        reward = one + gamma * tl.where(ends, 0.0, reward)
+        length = tl.where(exists, tl.where(ends, 1, length + 1), 0)
+        terminated = tl.where(length == 1, terminates != 0, terminated)
+        truncated = tl.where(length == 1, truncates != 0, truncated)
+    return reward, length, terminated, truncated
 
 
 @triton.jit
@@ -110,57 +146,49 @@ def chain(
 
 
 @triton.jit
-def with_part(row, word, offset, value, BYTES: tl.constexpr):
-    """Rows in which the bytes at an offset are replaced.
+def with_word(row, word, offset, value):
+    """Rows in which the word at an offset is replaced.
 
     Args:
-        row: int64 [R, W], words of 8 bytes.
-        word: int [1, W], which of a row they are.
-        value: int64 [R, 1].
+        row: int32 [R, W], words of 4 bytes.
+        word: int32 [1, W], which of a row they are.
+        value: int [R].
     """
-    shift = (offset % 8) * 8
-    mask = tl.full((1, 1), (1 << (8 * BYTES)) - 1, tl.int64) << shift
-    return tl.where(word == offset // 8, (row & ~mask) | ((value << shift) & mask), row)
+    return tl.where(word == offset // 4, value.to(tl.int32)[:, None], row)
+
+
+@triton.jit
+def with_flag(row, word, offset, value):
+    """Rows in which the byte at an offset is replaced; see `with_word`, value: bool [R]."""
+    shift = ((offset % 4) * 8).to(tl.int32)
+    byte = tl.full((1, 1), 255, tl.int32) << shift
+    value = value.to(tl.int32)[:, None] << shift
+    return tl.where(word == offset // 4, (row & ~byte) | value, row)
 
 
 @triton.jit
 def float_bits(value):
-    """The bits of numbers as float32, int64."""
-    return value.to(tl.float32).to(tl.int32, bitcast=True).to(tl.int64)
+    """The bits of numbers as float32, int32."""
+    return value.to(tl.float32).to(tl.int32, bitcast=True)
 
 
 @triton.jit
 def with_return(
     words,
-    gammas,
     row,
     word,
     reward,
-    length,
-    last,
-    is_cut,
-    is_row,
+    discount,
+    terminated,
+    truncated,
     N_STEP: tl.constexpr,
 ):
-    """Rows with what a window makes of them.
-
-    Args:
-        row, word: as in `with_part`.
-        last: uint8* [R], the last steps of the windows.
-        is_cut: whether these are the last of their lanes, and the lanes are closed.
-    """
-    terminated_offset = tl.load(words + w.TERMINATED_OFFSET)
-    truncated_offset = tl.load(words + w.TRUNCATED_OFFSET)
-    terminated = tl.load(last + terminated_offset, mask=is_row, other=0) != 0
-    truncated = (tl.load(last + truncated_offset, mask=is_row, other=0) != 0) | is_cut
-    discount = tl.where(terminated, 0.0, tl.load(gammas + length, mask=is_row, other=0.0))
+    """Rows with what a window makes of them; row, word: as in `with_word`, others [R]."""
     if N_STEP > 1:  # else it stays as it was given
-        reward_offset = tl.load(words + w.REWARD_OFFSET)
-        row = with_part(row, word, reward_offset, float_bits(reward)[:, None], 4)
-    discount_offset = tl.load(words + w.DISCOUNT_OFFSET)
-    row = with_part(row, word, discount_offset, float_bits(discount)[:, None], 4)
-    row = with_part(row, word, terminated_offset, terminated.to(tl.int64)[:, None], 1)
-    return with_part(row, word, truncated_offset, truncated.to(tl.int64)[:, None], 1)
+        row = with_word(row, word, tl.load(words + w.REWARD_OFFSET), float_bits(reward))
+    row = with_word(row, word, tl.load(words + w.DISCOUNT_OFFSET), float_bits(discount))
+    row = with_flag(row, word, tl.load(words + w.TERMINATED_OFFSET), terminated)
+    return with_flag(row, word, tl.load(words + w.TRUNCATED_OFFSET), truncated)
 
 
 @triton.jit
@@ -193,13 +221,13 @@ def link_between(earlier, later):
 @triton.jit
 def build_rows(
     words,
+    columns,
     rows,
     pending,
     gammas,
     uses,
     reuse_counts,
     plan,
-    steps,
     times,
     first_lane,
     first_time,
@@ -212,29 +240,30 @@ def build_rows(
     CLOSE: tl.constexpr,
     READY_MADE: tl.constexpr,
     TRACKS: tl.constexpr,
-    ROWS: tl.constexpr,
-    WORDS: tl.constexpr,
+    PLACES: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_WORDS: tl.constexpr,
 ):
     """Make rows of a block of steps, where the plan says.
 
     Args:
-        steps: uint8 [T, L, row_bytes].
+        columns: Of T * L steps, see `pack.cuda`.
         first_time: that of the first step of block 0.
-        block: of ROWS steps, by time and lane.
-        piece, pieces: which of the pieces of WORDS words of each row this program copies.
+        block: of BLOCK_ROWS steps, by time and lane.
+        piece, pieces: which of the pieces of BLOCK_WORDS words of each row this program copies.
     """
-    item = block.to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    item = block.to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     lane = item % LANES
     time = item // LANES + first_time
     is_row = time < times
     first_id, next_id = tl.load(plan), tl.load(words + w.NEXT_ID)
     oldest = tl.maximum(tl.load(words + w.BASE_ID), next_id - tl.load(words + w.RING_CAPACITY))
+    own = pending + (first_lane + lane) * N_STEP * ROW_BYTES
     if READY_MADE:
-        first = steps + item * ROW_BYTES
-        last = first
-        row_id = first_id + item
+        row_id, oldest_place = first_id + item, item * 0
         previous, following = item * 0 - 1, item * 0 - 1
-        reward, length, is_cut = item.to(tl.float64), item, is_row
+        reward, discount, length = item.to(tl.float64), item.to(tl.float64), item
+        terminated, truncated = is_row, is_row
     else:
         saved = lane_words_of(plan, lane)
         count = tl.load(saved + w.LANE_COUNT, mask=is_row, other=0)
@@ -243,24 +272,27 @@ def build_rows(
         begin = tl.load(begin, mask=is_row & (time >= 0), other=0)
         begin = tl.where(time < 0, -count, begin)
         is_row = is_row & (time >= begin)
-        own = pending + (first_lane + lane) * N_STEP * ROW_BYTES
-        reward, length, is_over, first, last = fold(
+        reward, length, terminated, truncated = fold(
             words,
+            columns,
             gammas,
             own,
-            steps,
+            oldest_place,
             lane,
             time,
             times,
-            oldest_place,
             is_row,
             LANES,
             N_STEP,
             ROW_BYTES,
+            PLACES,
         )
-        is_cut = (time + length == times) & (is_over == 0)
-        if not CLOSE:
-            is_cut = tl.zeros_like(is_cut)
+        is_over = terminated | truncated
+        discount = tl.load(gammas + length, mask=is_row, other=0.0)
+        discount = tl.where(terminated, 0.0, discount)
+        if CLOSE:
+            truncated = truncated | (time + length == times) & (is_over == 0)
+        else:
             is_row = is_row & (is_over | (length == N_STEP))
         row_id, previous, following = chain(
             plan, lane, time, times, begin, length, is_over, is_row, LANES, N_STEP, CLOSE
@@ -275,31 +307,35 @@ def build_rows(
     is_told = is_row & leads & (previous < first_id)
     tell_before(words, rows, previous, distance, oldest, is_told, ROW_BYTES)
 
-    from_first = first.to(tl.pointer_type(tl.int64))[:, None]
-    from_last = last.to(tl.pointer_type(tl.int64))[:, None]
-    to = (rows + slot * ROW_BYTES).to(tl.pointer_type(tl.int64))[:, None]
+    to = (rows + slot * ROW_BYTES).to(WORDS)[:, None]
     next_first = tl.load(words + w.NEXT_OFFSET)
     next_stop = next_first + tl.load(words + w.NEXT_BYTES)
-    for number in range(piece, (ROW_BYTES // 8 + WORDS - 1) // WORDS, pieces):
-        word = number * WORDS + tl.arange(0, WORDS)[None, :]
-        mask = is_row[:, None] & (word < ROW_BYTES // 8)
-        is_next = (word * 8 >= next_first) & (word * 8 < next_stop)
-        row = tl.load(tl.where(is_next, from_last, from_first) + word, mask=mask, other=0)
-        row = with_part(row, word, 0, (first_lane + lane)[:, None], 4)
-        row = with_part(row, word, 4, distance[:, None], 4)
-        row = with_part(row, word, 8, link_between(row_id, following)[:, None], 4)
+    for number in range(piece, (ROW_BYTES // 4 + BLOCK_WORDS - 1) // BLOCK_WORDS, pieces):
+        word = number * BLOCK_WORDS + tl.arange(0, BLOCK_WORDS)[None, :]
+        mask = is_row[:, None] & (word < ROW_BYTES // 4)
+        source = time[:, None]
+        if N_STEP > 1 and not READY_MADE:
+            is_next = (word * 4 >= next_first) & (word * 4 < next_stop)
+            source = tl.where(is_next, (time + length - 1)[:, None], source)
+        given = mask & (source >= 0)
+        row = load_words(words, columns, source * LANES + lane[:, None], word, given, PLACES)
+        if N_STEP > 1 and not READY_MADE:
+            waiting = waiting_at(own[:, None], oldest_place[:, None], source, N_STEP, ROW_BYTES)
+            row |= tl.load(waiting.to(WORDS) + word, mask=mask & (source < 0), other=0)
+        row = with_word(row, word, 0, first_lane + lane)
+        row = with_word(row, word, 4, distance)
+        row = with_word(row, word, 8, link_between(row_id, following))
         if not READY_MADE:
-            row = with_return(
-                words, gammas, row, word, reward, length, last, is_cut, is_row, N_STEP
-            )
+            row = with_return(words, row, word, reward, discount, terminated, truncated, N_STEP)
         tl.store(to + word, row, mask=mask)
 
 
 @triton.jit
 def keep_steps(
+    words,
+    columns,
     pending,
     lanes,
-    steps,
     times,
     first_lane,
     first_time,
@@ -309,11 +345,12 @@ def keep_steps(
     LANES: tl.constexpr,
     N_STEP: tl.constexpr,
     ROW_BYTES: tl.constexpr,
-    ROWS: tl.constexpr,
-    WORDS: tl.constexpr,
+    PLACES: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_WORDS: tl.constexpr,
 ):
     """Put those of a block of steps into their lanes that wait from now on; see `build_rows`."""
-    item = block.to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    item = block.to(tl.int64) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     lane = item % LANES
     time = item // LANES + first_time
     given = (time >= 0) & (time < times)
@@ -322,9 +359,9 @@ def keep_steps(
     waits = given & (time >= oldest)
     place = tl.load(own + w.LANE_START, mask=waits, other=0) + time - oldest
     place = (first_lane + lane) * N_STEP + place % N_STEP
-    step = place_of(steps, time, lane, LANES, ROW_BYTES).to(tl.pointer_type(tl.int64))[:, None]
-    to = (pending + place * ROW_BYTES).to(tl.pointer_type(tl.int64))[:, None]
-    for number in range(piece, (ROW_BYTES // 8 + WORDS - 1) // WORDS, pieces):
-        word = number * WORDS + tl.arange(0, WORDS)[None, :]
-        mask = waits[:, None] & (word < ROW_BYTES // 8)
-        tl.store(to + word, tl.load(step + word, mask=mask), mask=mask)
+    to = (pending + place * ROW_BYTES).to(WORDS)[:, None]
+    step = (time * LANES + lane)[:, None]
+    for number in range(piece, (ROW_BYTES // 4 + BLOCK_WORDS - 1) // BLOCK_WORDS, pieces):
+        word = number * BLOCK_WORDS + tl.arange(0, BLOCK_WORDS)[None, :]
+        mask = waits[:, None] & (word < ROW_BYTES // 4)
+        tl.store(to + word, load_words(words, columns, step, word, mask, PLACES), mask=mask)

@@ -1,9 +1,10 @@
 """Writing steps, in Triton: first a plan of all rows (`lanes.cuda`), then the rows (`rows.cuda`).
 
 The plan is made by one program, which also gives the new rows their leaves; the rows are built by
-as many as there are blocks of steps. Where few steps are concerned one program does all. What a
-launch reads no other program of it writes: steps that begin to wait take the places of others that
-waited, so where there are many times they are put there by a third launch.
+as many as there are blocks of steps. Where few steps are concerned one program does all. Steps are
+read where they were given (`pack.cuda`). What a launch reads no other program of it writes: steps
+that begin to wait take the places of others that waited, so where there are many times they are put
+there by a third launch.
 
 n  steps folded into one row    L  lanes    T  times
 """
@@ -21,21 +22,24 @@ from relive.ops.enter.cuda import enter_rows
 from relive.ops.lanes.cuda import plan_rows, plan_words
 from relive.ops.launch import blocks, launch, power_of_two
 from relive.ops.nodes.cuda import MOST_REGISTERS, constants
-from relive.ops.pack.cuda import pack
+from relive.ops.pack.cuda import placed
 from relive.ops.rows.cuda import build_rows, keep_steps
 
 if TYPE_CHECKING:
-    from relive.ops.pack.reference import Column
+    from relive.ops.pack.cuda import Column
     from relive.ops.state import State
 
 FEW = 16  # steps that one program plans and writes
-PLANNED_AT_ONCE = 512  # steps
-TILE_WORDS = 512  # words of 8 bytes that a program copies at once
+FEW_BYTES = 1 << 16  # of their rows
+PLANNED_AT_ONCE = 2048  # steps
+NUMBERED_AT_ONCE = 1024
+TILE_WORDS = 1024  # that a program copies at once
 
 
 @triton.jit(do_not_specialize=["times", "first_lane", "first_time"])
 def write_kernel(
     words,
+    columns,
     rows,
     pending,
     lanes,
@@ -48,7 +52,6 @@ def write_kernel(
     uses,
     reuse_counts,
     plan,
-    steps,
     times,
     first_lane,
     first_time,
@@ -66,10 +69,12 @@ def write_kernel(
     LEVELS: tl.constexpr,
     MINS: tl.constexpr,
     MAXS: tl.constexpr,
-    ROWS: tl.constexpr,
-    WORDS: tl.constexpr,
+    PLACES: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_WORDS: tl.constexpr,
     TILE_TIMES: tl.constexpr,
     TILE_LANES: tl.constexpr,
+    NUMBERED: tl.constexpr,
     LAYOUT: tl.constexpr,
 ):
     """Plan rows and give them leaves (one program), build them, or keep steps; or all of it."""
@@ -80,7 +85,7 @@ def write_kernel(
             lanes,
             rows,
             plan,
-            steps,
+            columns,
             times,
             first_lane,
             LANES,
@@ -88,8 +93,10 @@ def write_kernel(
             ROW_BYTES,
             CLOSE,
             READY_MADE,
+            PLACES,
             TILE_TIMES,
             TILE_LANES,
+            NUMBERED,
         )
         if PRIORITIZED:
             enter_rows(
@@ -110,13 +117,13 @@ def write_kernel(
     if EMITS:
         build_rows(
             words,
+            columns,
             rows,
             pending,
             gammas,
             uses,
             reuse_counts,
             plan,
-            steps,
             times,
             first_lane,
             first_time,
@@ -129,14 +136,16 @@ def write_kernel(
             CLOSE,
             READY_MADE,
             TRACKS,
-            ROWS,
-            WORDS,
+            PLACES,
+            BLOCK_ROWS,
+            BLOCK_WORDS,
         )
     if KEEPS:
         keep_steps(
+            words,
+            columns,
             pending,
             lanes,
-            steps,
             times,
             first_lane,
             first_time,
@@ -146,8 +155,9 @@ def write_kernel(
             LANES,
             N_STEP,
             ROW_BYTES,
-            ROWS,
-            WORDS,
+            PLACES,
+            BLOCK_ROWS,
+            BLOCK_WORDS,
         )
 
 
@@ -155,11 +165,11 @@ class _Call(NamedTuple):
     """What one call writes.
 
     Attributes:
-        steps: uint8 [at least T, L, row_bytes].
+        columns: Of T * L steps, those of all lanes at one time before those of the next.
     """
 
     state: State
-    steps: Tensor
+    columns: list[Column]
     times: int
     lanes: range
     ready_made: bool
@@ -175,7 +185,8 @@ class _Call(NamedTuple):
         items = (self.times - oldest) * num_lanes
         keeps = n_step > 1 and not self.close
         at_once = keeps and self.times <= 1
-        if items <= FEW and self.times <= 1:
+        are_few = items <= FEW and items * state.rows.shape[1] <= FEW_BYTES
+        if are_few and self.times <= 1:
             emits = items > 0
             self._launch(plan, oldest, items, plans=True, emits=emits, keeps=keeps)
             return
@@ -196,7 +207,8 @@ class _Call(NamedTuple):
         keeps: bool = False,
     ) -> None:
         state = self.state
-        row_words = state.rows.shape[1] // 8
+        columns, places = placed(self.columns)
+        row_words = state.rows.shape[1] // 4
         block = power_of_two(items) if plans else max(1, TILE_WORDS // power_of_two(row_words))
         piece = min(power_of_two(row_words), TILE_WORDS // block)
         grid = (1, 1) if plans else (blocks(items, block), blocks(row_words, piece))
@@ -204,6 +216,7 @@ class _Call(NamedTuple):
             write_kernel,
             grid,
             state.words,
+            columns,
             state.rows,
             state.pending,
             state.lanes,
@@ -216,11 +229,9 @@ class _Call(NamedTuple):
             state.uses,
             state.reuse_counts,
             plan,
-            self.steps,
             self.times,
             self.lanes.start,
             first_time,
-            warps=8 if plans and len(state.leaves) > 0 else 4,
             LANES=len(self.lanes),
             N_STEP=state.pending.shape[1],
             ROW_BYTES=state.rows.shape[1],
@@ -233,23 +244,34 @@ class _Call(NamedTuple):
             RANKED=len(state.errors) > 0,
             TRACKS=len(state.uses) > 0,
             **constants(state),
+            PLACES=places,
+            BLOCK_ROWS=block,
+            BLOCK_WORDS=piece,
             **self._tiles(plans),
-            **({"maxnreg": MOST_REGISTERS} if plans else {}),  # it may have them: no spills
-            ROWS=block,
-            WORDS=piece,
         )
 
     def _tiles(self, plans: bool) -> dict[str, int]:
         """How many times and lanes are planned at once; few sizes, so that few are compiled."""
+        if not plans:
+            return {"warps": 4, "TILE_TIMES": 1, "TILE_LANES": 1, "NUMBERED": 1}
         lanes = min(power_of_two(len(self.lanes)), PLANNED_AT_ONCE // 2)
         most = PLANNED_AT_ONCE // lanes
         times = next(k for k in (2, 32, most) if k > self.times or k >= most)
-        return {"TILE_TIMES": times if plans else 1, "TILE_LANES": lanes if plans else 1}
+        are_few = times * lanes <= 128
+        warps = 4 if are_few and len(self.state.leaves) == 0 else 8
+        return {
+            "warps": warps,
+            "TILE_TIMES": times,
+            "TILE_LANES": lanes,
+            "NUMBERED": min(max(times * lanes, 32 * warps), NUMBERED_AT_ONCE),
+            "maxnreg": MOST_REGISTERS,  # it may have them: no spills
+        }
 
 
 def write(state: State, steps: Tensor) -> None:
     """See `reference.write`; one launch for few steps, else two."""
-    _Call(state, steps, 1, range(len(state.lanes)), ready_made=False, close=False).run()
+    columns: list[Column] = [(0, state.rows.shape[1], steps)]
+    _Call(state, columns, 1, range(len(state.lanes)), ready_made=False, close=False).run()
 
 
 def extend(
@@ -262,15 +284,14 @@ def extend(
     ready_made: bool,
     close: bool,
 ) -> None:
-    """See `reference.extend`; columns are tensors on the device, `staging` is not used.
+    """See `reference.extend`; columns are contiguous tensors on the device.
 
-    Five launches at most, of which the first two make packed steps of the columns.
+    One time of few lanes takes one launch, of many two; many times take three at most.
     """
-    steps = torch.zeros(count, state.rows.shape[1], dtype=torch.uint8, device=state.rows.device)
-    pack(steps, columns)
-    _Call(state, steps, count // len(lanes), lanes, ready_made=ready_made, close=close).run()
+    given, times = columns if count else [], count // len(lanes)
+    _Call(state, given, times, lanes, ready_made=ready_made, close=close).run()
 
 
 def flush(state: State, lanes: range) -> None:
     """See `reference.flush`; one launch for few steps, else two."""
-    _Call(state, state.pending, 0, lanes, ready_made=False, close=True).run()
+    _Call(state, [], 0, lanes, ready_made=False, close=True).run()
