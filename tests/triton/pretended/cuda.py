@@ -86,13 +86,13 @@ class _Runtime:
     def __init__(self, device: Device) -> None:
         self._device = device
 
-    def cudaHostRegister(self, address: int, nbytes: int, _: int) -> int:  # noqa: N802 - its name
+    def cudaHostRegister(self, address: int, nbytes: int, _: int) -> int:
         if address in self._device.registered or nbytes > self._device.most_registered:
             return 1
         self._device.registered[address] = nbytes
         return 0
 
-    def cudaHostUnregister(self, address: int) -> int:  # noqa: N802 - its name
+    def cudaHostUnregister(self, address: int) -> int:
         del self._device.registered[address]
         return 0
 
