@@ -1,5 +1,7 @@
 """Every way to wait for a GPU is caught without one; what only looks like it is let through."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
@@ -7,12 +9,14 @@ from relive import Field, Proportional, ReplayBuffer
 from relive.ops import words as w
 from relive.ops.launch import launch
 from tests.triton.idioms import FINE, WAITS, names
+from tests.triton.pretended import pretended
 from tests.triton.waits import WaitError, no_waits
 
 
-@pytest.fixture(params=["cpu", "meta"])
+@pytest.fixture(params=["cpu", "meta", "cuda"])
 def device(request):
-    return request.param
+    with pretended() if request.param == "cuda" else nullcontext():
+        yield request.param
 
 
 @pytest.mark.parametrize("idiom", WAITS)

@@ -1,0 +1,20 @@
+"""A CUDA device that is not there: tensors, streams, events and graphs that run on the processor.
+
+    with pretended() as device:
+        x = torch.zeros(3, device="cuda")
+        x[1] = float(x[0])
+        assert device.waits == ["aten._local_scalar_dense: its result, or how long it is, ..."]
+        assert device.inner(x).tolist() == [0, 0, 0]
+
+`tensors` what lies on the device · `device` how operations run · `streams` in which order ·
+`graphs` capture and replay · `cuda` what `torch.cuda` is meanwhile.
+
+Not there: `backward()`, `torch.Generator` of the device, resizing in place, and what becomes of
+memory that is let go of while another stream uses it (`record_stream` does nothing).
+"""
+
+from tests.triton.pretended.cuda import pretended
+from tests.triton.pretended.device import Device
+from tests.triton.pretended.streams import OrderError
+
+__all__ = ["Device", "OrderError", "pretended"]

@@ -1,0 +1,136 @@
+"""What `torch.cuda` is while a device is pretended."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import torch
+
+from relive.ops.launch import Launcher
+from tests.triton.pretended.device import ERROR, WARN, Device
+from tests.triton.pretended.graphs import CUDAGraph, graph
+from tests.triton.pretended.streams import Event, Stream
+from tests.triton.pretended.tensors import CUDA, seen_by, tensors_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NAME = "Pretended GPU"
+CAPABILITY = (9, 0)
+SYNC_DEBUG_MODES = {"default": 0, "warn": WARN, "error": ERROR}
+
+
+@contextmanager
+def pretended() -> Iterator[Device]:
+    """There is one CUDA device, `cuda:0`, inside; for all threads that start there."""
+    device = Device()
+    with ExitStack() as stack:
+        stack.enter_context(tensors_of(device))
+        stack.enter_context(patch.multiple(torch.cuda, **_names(device)))
+        stack.enter_context(patch.object(Launcher, "__call__", _launches(device)))
+        stack.enter_context(patch.object(threading.Thread, "run", _threads(device)))
+        yield device
+
+
+def _names(device: Device) -> dict[str, Any]:
+    """What stands in `torch.cuda`, by name."""
+    streams = type("Stream", (Stream,), {"owner": device})
+    default = streams()
+
+    def set_sync_debug_mode(mode: int | str) -> None:
+        device.sync_debug_mode = SYNC_DEBUG_MODES.get(mode, mode)
+
+    def set_stream(stream: Stream) -> None:
+        device.stream = stream
+
+    return {
+        "is_available": lambda: True,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "set_device": _require_ours,
+        "device": _selected,
+        "get_device_name": lambda _=None: NAME,
+        "get_device_capability": lambda _=None: CAPABILITY,
+        "get_device_properties": lambda _=None: SimpleNamespace(
+            name=NAME,
+            major=CAPABILITY[0],
+            minor=CAPABILITY[1],
+            total_memory=device.total,
+            multi_processor_count=132,
+        ),
+        "mem_get_info": lambda _=None: (device.free, device.total),
+        "empty_cache": lambda: None,
+        "synchronize": lambda _=None: device.wait("torch.cuda.synchronize", *device.streams),
+        "set_sync_debug_mode": set_sync_debug_mode,
+        "get_sync_debug_mode": lambda: device.sync_debug_mode,
+        "Stream": streams,
+        "Event": type("Event", (Event,), {"owner": device}),
+        "current_stream": lambda _=None: device.stream,
+        "default_stream": lambda _=None: default,
+        "set_stream": set_stream,
+        "stream": lambda stream: _current(device, stream),
+        "CUDAGraph": type("CUDAGraph", (CUDAGraph,), {"owner": device}),
+        "graph": graph,
+        "is_current_stream_capturing": lambda: device.stream.graph is not None,
+    }
+
+
+@contextmanager
+def _current(device: Device, stream: Stream | None) -> Iterator[None]:
+    """A stream is the current one of this thread inside."""
+    before = device.stream
+    device.stream = stream or before
+    try:
+        yield
+    finally:
+        device.stream = before
+
+
+def _require_ours(device: Any) -> None:
+    number = device if isinstance(device, int) else torch.device(device).index
+    if number not in (None, CUDA.index):
+        raise torch.AcceleratorError("CUDA error: invalid device ordinal")
+
+
+@contextmanager
+def _selected(device: Any) -> Iterator[None]:
+    _require_ours(device)
+    yield
+
+
+def _launches(device: Device) -> Any:
+    """A start of kernels that tells listeners as ever, and gives the kernel to the device."""
+    start = Launcher.__call__
+
+    def start_there(launcher: Launcher, kernel: Any, *args: Any, **constants: Any) -> None:
+        start(launcher, _Kernel(kernel, device), *args, **constants)
+
+    return start_there
+
+
+class _Kernel:
+    """Stands for a kernel."""
+
+    def __init__(self, kernel: Any, device: Device) -> None:
+        self._kernel, self._device = kernel, device
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kernel, name)
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Any:
+        return lambda *args, **constants: self._device.launch(self._kernel, grid, args, constants)
+
+
+def _threads(device: Device) -> Any:
+    """What a thread does, with its tensors seen by the device."""
+    run = threading.Thread.run
+
+    def run_there(thread: threading.Thread) -> None:
+        with seen_by(device):
+            run(thread)
+
+    return run_there

@@ -1,0 +1,95 @@
+"""Capture: work is taken down instead of done, and done again as often as the graph is replayed."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from tests.triton.pretended.streams import Stream, not_in_capture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.triton.pretended.device import Device
+
+
+class CUDAGraph:
+    """Of `torch.cuda.CUDAGraph`, what programs use.
+
+    Attributes:
+        works: What was captured; as on CUDA, nothing of it was done by that.
+        reads, writes: First addresses of the memory that it uses.
+    """
+
+    owner: ClassVar[Device]
+
+    def __init__(self, keep_graph: bool = False) -> None:
+        del keep_graph
+        self.works: list[Callable[[], Any]] = []
+        self.reads: set[int] = set()
+        self.writes: set[int] = set()
+        self.is_capturing = self.is_whole = False
+
+    def capture_begin(self, pool: object = None, capture_error_mode: str = "global") -> None:
+        """The current stream is captured from here on."""
+        del pool, capture_error_mode
+        stream = self.owner.stream
+        self.owner.require_no_capture()
+        if stream is self.owner.streams[0]:
+            raise not_in_capture()
+        stream.graph, self.is_capturing = self, True
+
+    def capture_end(self) -> None:
+        """Every stream that was captured runs again."""
+        self._end()
+        self.is_whole = True
+
+    def _end(self) -> None:
+        self.is_capturing = False
+        for stream in self.owner.streams:
+            if stream.graph is self:
+                stream.graph = None
+
+    def replay(self) -> None:
+        """Gives what was captured to the current stream, once more."""
+        if not self.is_whole:
+            raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
+        works = list(self.works)
+
+        def replayed() -> None:
+            for work in works:
+                work()
+
+        stream = self.owner.stream
+        self.owner.order.note(stream, self.reads, self.writes)
+        stream.put(replayed)
+
+    def reset(self) -> None:
+        """Forgets what was captured."""
+        self.works.clear()
+        self.is_whole = False
+
+    def pool(self) -> tuple[int, int]:
+        """A number for the memory of the graph."""
+        return 0, id(self)
+
+
+@contextmanager
+def graph(
+    cuda_graph: CUDAGraph,
+    pool: object = None,
+    stream: Stream | None = None,
+    capture_error_mode: str = "global",
+) -> Iterator[None]:
+    """Captures what is done inside, on a stream of its own."""
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream or torch.cuda.Stream()):
+        cuda_graph.capture_begin(pool, capture_error_mode)
+        try:
+            yield
+        except BaseException:
+            cuda_graph._end()
+            raise
+        cuda_graph.capture_end()
