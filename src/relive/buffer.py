@@ -866,8 +866,8 @@ class ReplayBuffer:
         if isinstance(updates, bool) or not isinstance(updates, int) or not 1 <= updates < 2**62:
             raise InputError(f"updates is a whole number >= 1; given {shown(updates)}")
         with self._lock:
-            self._state.words[w.SWEEP_LENGTH] = updates
-            self._state.words[w.SWEEP] = 0
+            self._state.put(w.SWEEP_LENGTH, updates)
+            self._state.put(w.SWEEP, 0)
 
     @outside_capture
     def clear(self) -> None:
@@ -887,9 +887,9 @@ class ReplayBuffer:
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
             raise ConfigError(f"seed is a 64-bit integer; given {shown(seed)}")
         with self._lock:
-            self._state.words[w.SEED] = seed
-            self._state.words[w.DRAWS] = 0
-            self._state.words[w.EVAL_DRAWS] = 0
+            self._state.put(w.SEED, seed)
+            self._state.put(w.DRAWS, 0)
+            self._state.put(w.EVAL_DRAWS, 0)
 
     @outside_capture
     def set_progress(self, t: int) -> None:
@@ -897,7 +897,7 @@ class ReplayBuffer:
         if isinstance(t, bool) or not isinstance(t, int) or not 0 <= t < 2**62:
             raise InputError(f"progress is a whole number in [0, 2^62); given {shown(t)}")
         with self._lock:
-            self._state.words[w.PROGRESS] = t
+            self._state.put(w.PROGRESS, t)
 
     @outside_capture
     def stats(self, *, wait: bool = False) -> dict[str, Any]:

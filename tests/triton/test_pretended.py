@@ -76,7 +76,8 @@ def test_what_is_made_there_is_there(device, maker, lag):
 
 def test_what_is_made_elsewhere_is_there(device):
     x = torch.zeros(2, device="cuda")
-    for host in (torch.zeros(2), x.cpu(), torch.empty_like(x, device="cpu"), torch.full((), 3)):
+    made = torch.linspace(0, x.sum(), 2)
+    for host in (torch.zeros(2), x.cpu(), torch.empty_like(x, device="cpu"), made):
         assert (type(host), host.device.type, host.is_pinned()) == (torch.Tensor, "cpu", False)
     assert torch.empty_like(x, device="meta").is_meta
 
@@ -266,7 +267,8 @@ def test_pinned_memory_is_known_by_its_place(device):
     for pinned in (p, p[3:], torch.from_numpy(p.numpy()[4:]), torch.ones(2).pin_memory(), host):
         assert pinned.is_pinned()
         assert type(pinned) is torch.Tensor
-    for other in (torch.empty(8), p.clone(), torch.zeros(2, device="cuda")):
+    x = p.to("cuda", non_blocking=True)
+    for other in (torch.empty(8), p.clone(), x, device.inner(x)):
         assert not other.is_pinned()
 
 
@@ -309,6 +311,23 @@ def test_the_mode_that_catches_waits_works_there_too(device):
             x.copy_(pinned)
     assert torch.cuda.get_sync_debug_mode() == 0
     assert x.tolist() == [1, 1]
+
+
+def test_what_is_given_in_inference_mode_can_be_done_after_it(device):
+    x = on_device(1.0, 2.0)
+    device.lag = True
+    with torch.inference_mode():
+        y = x.add_(1) * 2
+    assert y.tolist() == [4, 6]
+
+
+def test_modes_do_not_see_what_the_device_does_later(device):
+    x = on_device(1.0, 2.0)
+    device.lag = True
+    x[x > 1] = 5
+    with no_waits():
+        device.catch_up()
+    assert values(device, x) == [1, 5]
 
 
 def test_what_torch_tells_of_the_device_can_be_set(device):
@@ -416,7 +435,7 @@ def test_two_streams_on_one_memory_must_wait(device, first, then, is_wrong, lag)
         if is_wrong:
             with pytest.raises(OrderError, match=r"stream 1 uses memory .* stream 0 uses too"):
                 then(x[:1])
-        event.wait()
+            event.wait()
         then(x[:1])
 
 
@@ -435,6 +454,13 @@ def test_order_comes_by_the_host_and_by_other_streams_too(device, wait):
         side.wait_stream(third)
     with torch.cuda.stream(side):
         y.add_(1)
+
+
+def test_an_event_that_was_never_recorded_is_over(device):
+    event = torch.cuda.Event()
+    event.wait()
+    event.synchronize()
+    assert (event.query(), device.waits) == (True, [])
 
 
 def test_an_event_says_nothing_of_what_came_after_it(device):
@@ -463,12 +489,32 @@ def test_tensors_of_nothing_share_no_memory(device):
         y.add_(1)
 
 
-def test_streams_need_no_order_for_pageable_memory_of_the_host(device):
-    side, host = torch.cuda.Stream(), torch.ones(2)
-    x = torch.zeros(2, device="cuda")
-    x.copy_(host)
+def test_results_belong_to_the_stream_that_made_them(device):
+    side, x = torch.cuda.Stream(), torch.zeros(1, device="cuda")
+    made = x + 1
+    as_it_comes = torch.empty(1, device="cuda")
     with torch.cuda.stream(side):
-        x.copy_(host)
+        as_it_comes.fill_(1)
+        with pytest.raises(OrderError):
+            use(made)
+
+
+def test_streams_need_no_order_for_numbers_of_the_host(device):
+    side, number = torch.cuda.Stream(), torch.tensor(1.0)
+    y = on_device(2.0)
+    torch.cuda.synchronize()
+    torch.zeros(1, device="cuda").add_(number)
+    with torch.cuda.stream(side):
+        assert number.copy_(y[0]) == 2
+
+
+def test_a_replay_must_wait_for_who_changes_what_it_reads(device):
+    x, y, side = torch.zeros(1, device="cuda"), torch.zeros(1, device="cuda"), torch.cuda.Stream()
+    with device.capture() as graph:
+        y.copy_(x)
+    x.add_(1)
+    with torch.cuda.stream(side), pytest.raises(OrderError):
+        graph.replay()
 
 
 def test_two_streams_on_one_pinned_slot_must_wait(device):
@@ -484,6 +530,11 @@ def test_events_tell_time_if_asked(device):
     torch.zeros(1, device="cuda").add_(1)
     last.record()
     assert first.elapsed_time(last) == 2  # pieces of work
+    x = torch.empty(2, device="cuda")
+    first.record()
+    _ = x.new_empty(2), torch.empty_like(x), x[1:], x.view(torch.int32)
+    last.record()
+    assert first.elapsed_time(last) == 0
     with pytest.raises(ValueError, match="enable_timing"):
         torch.cuda.Event().elapsed_time(last)
 

@@ -115,6 +115,11 @@ class State:
                 tensor.copy_(tensors[name])
         self.workspace.pop("updates", None)  # what the host knew of the words is not true any more
 
+    def put(self, index: int, value: float) -> None:
+        """Set a word; `words[index] = value` would have the host wait for a GPU."""
+        words = self.words if index < w.FLOATS else self.floats
+        words[index : index + 1].fill_(value)
+
     # What the words say, read by the host (waits on CUDA).
 
     def word(self, index: int) -> int:

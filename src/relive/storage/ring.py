@@ -70,19 +70,18 @@ def clear(state: State) -> None:
     words[w.BASE_ID] = words[w.NEXT_ID]
     words[w.ADDED_FIRST_ID] += words[w.DEMO_ADDED]
     for word in (w.RING_START, w.DEMO_FIRST_ID, w.DEMO_COUNT, w.DEMO_ADDED, w.TOTAL):
-        words[word] = 0
+        state.put(word, 0)
     words[w.RING_CAPACITY] = words[w.CAPACITY]
-    words[w.SCALE] = lowest_total(state.rows.shape[0])
-    state.floats[w.MAX_LEAF] = 0.0
+    state.put(w.SCALE, lowest_total(state.rows.shape[0]))
+    state.put(w.MAX_LEAF, 0.0)
     state.leaves.fill_(0.0)
     state.errors.fill_(torch.inf)
     state.sums.fill_(0)
     state.mins.fill_(torch.inf)
     state.maxs.fill_(0.0)
     state.uses.fill_(0)
-    state.lanes[:, w.LANE_COUNT] = 0  # a fake reset step that is due stays due
-    state.lanes[:, w.LANE_START] = 0
-    state.lanes[:, w.LANE_LAST] = -1
+    for word, value in ((w.LANE_COUNT, 0), (w.LANE_START, 0), (w.LANE_LAST, -1)):
+        state.lanes[:, word].fill_(value)  # a fake reset step that is due stays due
 
 
 def known_ids(state: State, ids: Any) -> Tensor:

@@ -137,7 +137,7 @@ class Intake:
 
     def _count_out_of_range(self, number: int | Tensor) -> None:
         if isinstance(number, Tensor) or number:
-            self._state.words[w.OUT_OF_RANGE] += number
+            self._state.words[w.OUT_OF_RANGE : w.OUT_OF_RANGE + 1] += number
 
     def _pack_final(self, final_obs: Any) -> int:
         lanes = (self._flags[0] | self._flags[1]).nonzero().view(-1).tolist()

@@ -17,7 +17,6 @@ ALLOCATIONS = {aten.empty, aten.empty_like, aten.empty_strided}
 ALLOCATIONS |= {aten.new_empty, aten.new_empty_strided}
 COPIES = {aten.copy_, aten._to_copy}
 INDEXING = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_}
-FROM_NUMBERS = {aten.linspace, aten.logspace}  # on the host, wherever the numbers come from
 # Of the host, a tensor without axes may take part here; on CUDA it goes by value.
 TAKE_NUMBERS = {aten.fill, aten.fill_, aten.masked_fill, aten.masked_fill_, aten.index_put}
 TAKE_NUMBERS |= {aten.index_put_, aten._index_put_impl_}
@@ -46,8 +45,7 @@ class Call:
         ]
         place = kwargs.get("device")
         self.has_ours = any(isinstance(tensor, DeviceTensor) for tensor in self.tensors)
-        follows = self.has_ours and self.packet not in FROM_NUMBERS
-        self.gives_ours = follows if place is None else place.type == "cuda"
+        self.gives_ours = self.has_ours if place is None else place.type == "cuda"
         # What torch copies to the host without waiting, it pins.
         is_async = self.packet is aten._to_copy and kwargs.get("non_blocking", False)
         self.pins = is_async or bool(kwargs.get("pin_memory"))
@@ -82,7 +80,7 @@ class Call:
             return True
         args = self.given[0]
         if self.packet in INDEXING and any(tensor is key for key in args[1]):
-            return not isinstance(args[0], DeviceTensor)
+            return False
         is_arithmetic = torch.Tag.pointwise in self.operation.tags or self.packet in TAKE_NUMBERS
         return tensor.dim() > 0 or not is_arithmetic
 
@@ -147,8 +145,7 @@ class Call:
     def keep(self, promised: Any) -> None:
         """Does it, and puts the results where they were promised."""
         for place, result in zip(_tensors(promised), _tensors(self.do()), strict=True):
-            if place is not result:
-                place.copy_(result)
+            place.copy_(result)
 
     def new(self, results: Any) -> list[Tensor]:
         """Of results in memory, those in memory of their own."""

@@ -56,8 +56,8 @@ class Device:
         self._lock = threading.RLock()
         self._current = threading.local()
         self._pinned: list[Tensor] = []  # kept, so that no other memory gets their addresses
-        self.most_registered = 1 << 40  # bytes that may be pinned at once
         self.registered: dict[int, int] = {}  # bytes of pinned memory that is others', by address
+        self.most_registered = 1 << 40  # bytes that may be pinned at once
 
     @property
     def lag(self) -> bool:

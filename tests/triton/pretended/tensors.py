@@ -79,7 +79,7 @@ def _to_device(tensor: Tensor, requires_grad: bool) -> Tensor:
 
 def memory_of(tensor: Tensor) -> Tensor:
     """What a tensor of the device stands for: an ordinary one in the same memory."""
-    with _disable_current_modes():
+    with _disable_current_modes(), torch.inference_mode(False):  # it may be filled later
         return torch.empty(0, dtype=tensor.dtype).set_(
             tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride()
         )
