@@ -33,6 +33,7 @@ DENSE: dict[str, Any] = {
     "mark": Field((4,), torch.float16),
 }
 WIDE: dict[str, Any] = {"obs": Field((3, 401), torch.uint8), "action": Field((2,))}
+HUGE: dict[str, Any] = {"obs": Field((40_000,), torch.uint8), "action": Field((2,))}
 FIELDS = {"plain": PLAIN, "odd": ODD, "dense": DENSE, "wide": WIDE}
 
 
@@ -96,6 +97,7 @@ ONE_TIME: list[tuple[dict[str, Any], int]] = [
     ({"n_step": 3}, 1),
     ({"sampler": Proportional()}, 1),
     ({"fields": WIDE}, 1),
+    ({"fields": HUGE}, 2),
     ({"num_envs": 4, "n_step": 3, "sampler": RankBased()}, 1),
     ({"num_envs": 16, "autoreset": "next_step"}, 1),
     ({"num_envs": 17, "track_reuse": True}, 2),

@@ -128,7 +128,7 @@ def pair(spec: Spec) -> tuple[ReplayBuffer, ReplayBuffer]:
 
 
 def test_lanes_and_times_that_take_more_than_one_tile_of_the_plan() -> None:
-    wide = Spec(capacity=2000, num_envs=cuda.PLANNED_AT_ONCE // 2 + 9, autoreset="next_step")
+    wide = Spec(capacity=2000, num_envs=cuda.LANES_AT_ONCE + 9, autoreset="next_step")
     long = Spec(capacity=900, num_envs=2, n_step=3, autoreset="next_step", sampler=Proportional())
     for spec, times, calls in ((wide, None, 2), (long, cuda.PLANNED_AT_ONCE // 2 + 40, 1)):
         ours, other = pair(spec)

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 FEW = 16  # steps that one program plans and writes
 FEW_BYTES = 1 << 16  # of their rows
-PLANNED_AT_ONCE = 2048  # steps
+PLANNED_AT_ONCE = 512  # steps, or two times of
+LANES_AT_ONCE = 1024
 NUMBERED_AT_ONCE = 1024
 TILE_WORDS = 1024  # that a program copies at once
 
@@ -254,8 +255,8 @@ class _Call(NamedTuple):
         """How many times and lanes are planned at once; few sizes, so that few are compiled."""
         if not plans:
             return {"warps": 4, "TILE_TIMES": 1, "TILE_LANES": 1, "NUMBERED": 1}
-        lanes = min(power_of_two(len(self.lanes)), PLANNED_AT_ONCE // 2)
-        most = PLANNED_AT_ONCE // lanes
+        lanes = min(power_of_two(len(self.lanes)), LANES_AT_ONCE)
+        most = max(2, PLANNED_AT_ONCE // lanes)
         times = next(k for k in (2, 32, most) if k > self.times or k >= most)
         are_few = times * lanes <= 128
         warps = 4 if are_few and len(self.state.leaves) == 0 else 8
