@@ -32,7 +32,7 @@ from relive.gpu.transfer import finish
 from relive.gpu.turns import Turns
 from relive.locks import fork_safe_lock
 from relive.ops import words as w
-from relive.ops.dispatch import operations, prepare
+from relive.ops.dispatch import operations
 from relive.ops.sample.reference import beta
 from relive.ops.window import reference as windows
 from relive.sampling import Recent, Sampler, Uniform
@@ -135,8 +135,6 @@ class ReplayBuffer:
         self._device = self._state.words.device
         self._ops = operations(self._device, kernels)
         on_gpu = self._device.type != "cpu"
-        if on_gpu and kernels == "auto":
-            prepare(self._state)
         intake = DeviceIntake if on_gpu else Intake
         self._intake = intake(self._state, self._ops, self._layout, settings.resets)
         self._own = frozenset(fields) - {"obs", "action"}

@@ -113,7 +113,6 @@ class State:
                 tensor[CHANGING] = tensors[name][CHANGING].to(tensor.device)
             elif name not in ("columns", "gammas"):  # follow from the settings
                 tensor.copy_(tensors[name])
-        self.workspace.pop("updates", None)  # what the host knew of the words is not true any more
 
     def put(self, index: int, value: float) -> None:
         """Set a word; `words[index] = value` would have the host wait for a GPU."""

@@ -19,6 +19,7 @@ from relive.errors import InputError
 from relive.gpu.capture import is_captured, refuse_capture
 from relive.gpu.pinned import Slots
 from relive.gpu.transfer import moved
+from relive.ops.dispatch import prepare
 from relive.writing import autoreset as resets
 from relive.writing.arrivals import Arrivals
 from relive.writing.intake import Intake
@@ -48,7 +49,7 @@ class DeviceIntake(Intake):
     ) -> None:
         super().__init__(state, operations, layout, resets)
         self._device = state.words.device
-        self._arrivals = Arrivals(state)
+        self.refresh()
         self._slots = Slots(self.steps.nbytes, STEPS_SENT)
         self._sent = torch.zeros_like(self.steps, device=self._device)
         self._columns: list[PackedColumn] | None = None  # of a step that is on the device
@@ -152,8 +153,10 @@ class DeviceIntake(Intake):
         return self.rows >= batch_size
 
     def refresh(self) -> None:
-        """The state has been replaced: look at it (waits)."""
+        """The state is new, or has been replaced: look at it (waits)."""
         self._arrivals = Arrivals(self._state)
+        if self._ops.can_draw is None:
+            prepare(self._state)
 
     def forget(self) -> None:
         """The state has been cleared."""
