@@ -249,12 +249,13 @@ class _Call(NamedTuple):
             BLOCK_ROWS=block,
             BLOCK_WORDS=piece,
             **self._tiles(plans),
+            maxnreg=MOST_REGISTERS,  # it may have them: no spills
         )
 
     def _tiles(self, plans: bool) -> dict[str, int]:
         """How many times and lanes are planned at once; few sizes, so that few are compiled."""
         if not plans:
-            return {"warps": 4, "TILE_TIMES": 1, "TILE_LANES": 1, "NUMBERED": 1}
+            return {"TILE_TIMES": 1, "TILE_LANES": 1, "NUMBERED": 1}
         lanes = min(power_of_two(len(self.lanes)), LANES_AT_ONCE)
         most = max(2, PLANNED_AT_ONCE // lanes)
         times = next(k for k in (2, 32, most) if k > self.times or k >= most)
@@ -265,7 +266,6 @@ class _Call(NamedTuple):
             "TILE_TIMES": times,
             "TILE_LANES": lanes,
             "NUMBERED": min(max(times * lanes, 32 * warps), NUMBERED_AT_ONCE),
-            "maxnreg": MOST_REGISTERS,  # it may have them: no spills
         }
 
 
