@@ -18,3 +18,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 collect_ignore = ["compiled" if INTERPRETED else "interpreted"]
 if find_spec("triton") is None:
     collect_ignore += ["interpreted", "compiled", "checker.py"]
+elif INTERPRETED:
+    from tests.triton.interpreter import patch_once_a_launch
+
+    patch_once_a_launch()
