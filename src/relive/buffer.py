@@ -215,6 +215,7 @@ class ReplayBuffer:
                 on_host=tee is not None,
             )
             if self._saver.active:
+                require_no_capture(self._device, "add while a save is under way")
                 self._saver.make_way(self._intake.next_id, self._num_envs * self._n_step)
             if tee is not None:
                 tee.take()
@@ -274,6 +275,7 @@ class ReplayBuffer:
             stream = self._intake.stream(given, axis, on_host=tee is not None)
             for piece in stream.pieces():
                 if self._saver.active:
+                    require_no_capture(self._device, "extend while a save is under way")
                     rows = (piece.steps + self._n_step) * self._num_envs
                     self._saver.make_way(self._intake.next_id, rows)
                 if tee is not None and ready_made:
@@ -732,7 +734,13 @@ class ReplayBuffer:
         """
         later = truth("background", background)
         require_no_capture(self._device, "save")
-        return self._saver.save(folder_at(path), self._described(), note, background=later)
+        return self._saver.save(
+            folder_at(path),
+            self._described(),
+            note,
+            background=later,
+            counts_rows=self._intake.next_id is not None,
+        )
 
     @staticmethod
     def saved_note(path: str | Path) -> Any:
@@ -751,6 +759,7 @@ class ReplayBuffer:
         *,
         capacity: int | None = None,
         device: str | torch.device | None = None,
+        rows_on: RowsOn | None = None,
         kernels: Kernels = "auto",
     ) -> Self:
         """The buffer that was saved in a folder, as it was.
@@ -758,6 +767,7 @@ class ReplayBuffer:
         Args:
             capacity: None for that of the saved buffer; with less, the newest rows are kept.
             device: where it lives now; None for where it lived.
+            rows_on: where on it; None for where they were, if that can be there.
             kernels: As in the constructor.
 
         Raises:
@@ -779,9 +789,9 @@ class ReplayBuffer:
                 f"{demonstrations} rows are kept for demonstrations; capacity is more than that, "
                 f"given {capacity}"
             )
-        if device is not None and known_device(device).type == "cpu":
-            settings = {**settings, "rows_on": "device"}
-        wanted = {"kernels": kernels, "capacity": capacity, "device": device}
+        if rows_on is None and device is not None and known_device(device).type == "cpu":
+            rows_on = "device"
+        wanted = {"kernels": kernels, "capacity": capacity, "device": device, "rows_on": rows_on}
         wanted = {name: value for name, value in wanted.items() if value is not None}
         try:
             buffer = cls(**{**settings, **wanted})
@@ -794,7 +804,9 @@ class ReplayBuffer:
             if loading.read_settings(folder) == manifest:
                 raise
             # saved again while it was being read
-            return cls.load(path, capacity=capacity, device=device, kernels=kernels)
+            return cls.load(
+                path, capacity=capacity, device=device, rows_on=rows_on, kernels=kernels
+            )
         same_rows = manifest["row_bytes"] == buffer._layout.row_bytes
         if same_rows and buffer.capacity == settings["capacity"]:
             buffer._saver.note(folder, manifest)  # the next save adds to what is there

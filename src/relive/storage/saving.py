@@ -95,7 +95,13 @@ class Saver:
             self._running = None
 
     def save(
-        self, folder: Path, settings: dict[str, Any], note: Any, *, background: bool
+        self,
+        folder: Path,
+        settings: dict[str, Any],
+        note: Any,
+        *,
+        background: bool,
+        counts_rows: bool,
     ) -> Future[None] | None:
         """Write the buffer into a folder; returns the save under way if it is in the background.
 
@@ -103,6 +109,7 @@ class Saver:
             settings: Of the buffer, JSON.
             note: Is kept beside it.
             background: Come back once the moment is captured.
+            counts_rows: Whether `make_way` is called before every row that is written.
 
         Raises:
             InputError: The note cannot be kept; nothing has been written.
@@ -113,6 +120,8 @@ class Saver:
             folder.mkdir(parents=True, exist_ok=True)
             before = self._before(folder)
             snapshot = Snapshot(self._state, self._lock, before, moving=background)
+            if background and not counts_rows:
+                snapshot.make_way(None)
             snapshot.arrays |= {f"note.{k}": [array] for k, array in enumerate(kept)}
             content = {
                 "format": FORMAT,

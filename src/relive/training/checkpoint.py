@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from relive.buffer import ReplayBuffer
 from relive.errors import ConfigError, InputError
 from relive.storage.saving import save_note
+from relive.training.runtime import buffer_device
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -77,11 +78,17 @@ def load_checkpoint(folder: Path, config: TrainConfig) -> tuple[ReplayBuffer | N
             f"{folder.parent} cannot go on: {error}; a run is saved every "
             f"{config.save_every} steps (save_every) and when it is stopped"
         ) from None
-    return ReplayBuffer.load(folder) if config.save_buffer else None, note
+    if not config.save_buffer:
+        return None, note
+    device = buffer_device(config)
+    return ReplayBuffer.load(folder, device=device, rows_on=config.replay.rows_on), note
+
+
+PLACES = ("device", "replay.device", "replay.rows_on")  # change no number
 
 
 def require_same(saved: TrainConfig, given: TrainConfig) -> None:
-    """Refuse to go on with other settings; another device is allowed.
+    """Refuse to go on with other settings; other devices are allowed.
 
     Raises:
         ConfigError: Names each setting that differs.
@@ -90,7 +97,7 @@ def require_same(saved: TrainConfig, given: TrainConfig) -> None:
     differing = [
         f"{name} was {before.get(name)}, given {now.get(name)}"
         for name in {**before, **now}
-        if before.get(name) != now.get(name) and name != "device"
+        if before.get(name) != now.get(name) and name not in PLACES
     ]
     if differing:
         raise ConfigError(

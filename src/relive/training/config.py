@@ -48,6 +48,10 @@ class ReplayConfig:
     """Which rows: all, the newest, or a window on the newest that shrinks from update to update."""
     capacity: int = 100_000
     """Rows kept, all environments together."""
+    device: Literal["same", "cpu", "cuda"] = "same"
+    """Where the buffer lives: where the network is, or elsewhere."""
+    rows_on: Literal["device", "host"] = "device"
+    """Of a buffer on a GPU: rows in its memory, or in pinned memory of the host, for more rows."""
     batch_size: int = 64
     """Rows of an update."""
     prefetch: int = 0
@@ -139,7 +143,7 @@ class TrainConfig:
     num_envs: int = 1
     """Copies of the environment."""
     device: Literal["cpu", "cuda", "auto"] = "auto"
-    """Where the networks live; the buffer is on the CPU. auto is cuda where there is one."""
+    """Where the networks live: auto is cuda where there is one."""
     threads: int | None = 1
     """Threads of PyTorch on the CPU; one is fastest for small networks. None leaves them alone."""
     out: Path | None = None
@@ -183,8 +187,11 @@ class TrainConfig:
             raise ConfigError(f"threads is at most {MOST_THREADS}; given {self.threads}")
         if self.seed >= 2**63:
             raise ConfigError(f"seed is below 2^63; given {self.seed}")
-        if self.device == "cuda" and not torch.cuda.is_available():
-            raise ConfigError("device cuda: this machine, or its PyTorch, has no CUDA; use cpu")
+        for name, device in (("device", self.device), ("replay.device", self.replay.device)):
+            if device == "cuda" and not torch.cuda.is_available():
+                raise ConfigError(
+                    f"{name} cuda: this machine, or its PyTorch, has no CUDA; use cpu"
+                )
 
     @property
     def planned_updates(self) -> int:

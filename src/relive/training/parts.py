@@ -10,7 +10,7 @@ from relive.agents.dqn import DQN
 from relive.buffer import ReplayBuffer
 from relive.envs.make import make_vector_env, num_actions
 from relive.fields import fields_of
-from relive.training.runtime import resolve_device
+from relive.training.runtime import buffer_device, resolve_device
 
 if TYPE_CHECKING:
     from gymnasium.vector import SyncVectorEnv
@@ -55,6 +55,8 @@ def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
             window=replay.build_window(),
             n_step=replay.n_step,
             gamma=replay.gamma,
+            device=buffer_device(config),
+            rows_on=replay.rows_on,
             seed=int(buffer_stream.generate_state(1)[0]),
             track_reuse=True,
         )

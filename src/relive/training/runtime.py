@@ -12,6 +12,14 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from relive.training.config import TrainConfig
+
+
+def buffer_device(config: TrainConfig) -> torch.device:
+    """Where the buffer of a run lives."""
+    device = config.replay.device
+    return resolve_device(config.device if device == "same" else device)
+
 
 def resolve_device(device: str) -> torch.device:
     """The device that `auto` stands for: CUDA where there is one, else the CPU."""
