@@ -37,6 +37,7 @@ class Turns:
             try:
                 self._begin()
             except BaseException:
+                self._guard.close()
                 self._depth -= 1
                 self._lock.release()
                 raise

@@ -20,6 +20,7 @@ from relive.schedules import Linear
 if TYPE_CHECKING:
     from relive.ops.state import State
 
+AT_ONCE = 1 << 24  # leaves that are made float64 at the same time
 COUNTERS = {
     "draws": w.SAMPLED_ROWS,
     "samples": w.SAMPLES,
@@ -48,13 +49,17 @@ def gather(state: State) -> Tensor:
     leaves = state.leaves
     if leaves.is_cpu and len(leaves):  # in the order of ids: the same rows give the same sums
         leaves = leaves[slots_of(state, held_ids(state))]
-    parts.append(_moments(leaves.to(torch.float64)).view(torch.int64))
+    parts.append(_moments(leaves).view(torch.int64))
     return torch.cat(parts)
 
 
 def _moments(leaves: Tensor) -> Tensor:
     """Sum of leaves, of their squares, of l ln l, float64; leaves that are 0 add nothing."""
-    return torch.stack([leaves.sum(), leaves.square().sum(), torch.xlogy(leaves, leaves).sum()])
+    sums = torch.zeros(3, dtype=torch.float64, device=leaves.device)
+    for some in leaves.split(AT_ONCE):
+        wide = some.to(torch.float64)
+        sums += torch.stack([wide.sum(), wide.square().sum(), torch.xlogy(wide, wide).sum()])
+    return sums
 
 
 def stats(numbers: Tensor) -> dict[str, Any]:
