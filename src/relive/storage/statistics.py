@@ -56,7 +56,7 @@ def gather(state: State) -> Tensor:
 def _moments(leaves: Tensor) -> Tensor:
     """Sum of leaves, of their squares, of l ln l, float64; leaves that are 0 add nothing."""
     sums = torch.zeros(3, dtype=torch.float64, device=leaves.device)
-    for some in leaves.split(AT_ONCE):
+    for some in torch.split(leaves, AT_ONCE):
         wide = some.to(torch.float64)
         sums += torch.stack([wide.sum(), wide.square().sum(), torch.xlogy(wide, wide).sum()])
     return sums
