@@ -105,6 +105,8 @@ def of_buffer(buffer: ReplayBuffer, rng: np.random.Generator, folder: Path) -> l
         ("sample", buffer.sample, {**size, "out": buffer.empty_batch(size["batch_size"])}),
         ("sample_range", buffer.sample_range, {**size, "start": 0, "stop": newest + 1}),
         ("empty_batch", buffer.empty_batch, size),
+        ("batches", buffer.batches, {**size, "ahead": 1, "device": "cpu", "train": False}),
+        ("stats", buffer.stats, {"wait": True}),
         ("rows", buffer.rows, {"ids": ids}),
         ("update_priorities", buffer.update_priorities, errors),
         ("update_priorities", buffer.update_priorities, errors),
@@ -127,7 +129,8 @@ def of_buffer(buffer: ReplayBuffer, rng: np.random.Generator, folder: Path) -> l
         path = folder / str(int(rng.integers(3)))
         note = {"step": 3, "weights": [torch.ones(2)], "rate": (0.1, None)}
         found.append(("save", buffer.save, {"path": path, "note": note, "background": False}))
-        found.append(("load", ReplayBuffer.load, {"path": path, "capacity": 30, "device": "cpu"}))
+        where = {"device": "cpu", "rows_on": "device"}
+        found.append(("load", ReplayBuffer.load, {"path": path, "capacity": 30, **where}))
         found.append(("saved_note", ReplayBuffer.saved_note, {"path": path}))
     return found
 
@@ -166,6 +169,7 @@ def of_the_package() -> list[Entry]:
             {**alike, "eps": 0.1, "new_priority": "max_seen", "demo_bonus": 0.1},
         ),
         ("RankBased", RankBased, {**alike, "resort_every": 3}),
+        ("plan", plan, {**making, "batch_size": 4, "device": "cuda", "rows_on": "host"}),
         ("plan", plan, {**making, "batch_size": 4, "track_reuse": True, "device": "cpu"}),
         (
             "ReplayBuffer",
@@ -177,6 +181,7 @@ def of_the_package() -> list[Entry]:
                 "gamma": 0.9,
                 "autoreset": "disabled",
                 "device": "cpu",
+                "rows_on": "device",
                 "seed": 1,
                 "track_reuse": True,
                 "kernels": "cpu",

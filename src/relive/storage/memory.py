@@ -280,7 +280,7 @@ def _container_limit() -> int | None:
 
 def check_rows_on(rows_on: str, kind: str) -> None:
     """Raise ConfigError unless rows can be there for a buffer on a kind of device."""
-    if rows_on not in ("device", "host"):
+    if not isinstance(rows_on, str) or rows_on not in ("device", "host"):
         raise ConfigError(f"rows_on is 'device' or 'host'; given {shown(rows_on)}")
     if rows_on == "host" and kind == "cpu":
         raise ConfigError(
