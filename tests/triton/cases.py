@@ -184,12 +184,12 @@ def taken_down(
 
         return note
 
-    own = buffer._ops
-    buffer._ops = Operations(**{name: take_down(name) for name in OPERATIONS})
+    own, intake = buffer._ops, buffer._intake
+    buffer._ops = intake._ops = Operations(**{name: take_down(name) for name in OPERATIONS})
     try:
         call()
     finally:
-        buffer._ops = own
+        buffer._ops = intake._ops = own
     (only,) = seen
     return only
 

@@ -23,6 +23,6 @@ def test_rows_of_larger_tensors_at_any_address_are_compiled_for_once(capability)
         for time in range(TIMES):
             row = [(offset, nbytes, values[time]) for offset, nbytes, values in columns]
             options = {"ready_made": False, "close": False}
-            extend(buffer._state, row, 1, range(1), buffer._staging, **options)
+            extend(buffer._state, row, 1, range(1), buffer._intake.staging, **options)
     assert len(kernels) == TIMES
     assert len({kernel.code.hash for kernel in kernels}) == 1

@@ -85,8 +85,8 @@ def give(
     ours, other = buffers
     options = {"ready_made": ready_made, "close": close}
     with checked(shuffle=seed), launches(at_most=3) as launched:
-        cuda.extend(ours._state, columns, count, lanes, ours._staging, **options)
-    reference.extend(other._state, columns, count, lanes, other._staging, **options)
+        cuda.extend(ours._state, columns, count, lanes, ours._intake.staging, **options)
+    reference.extend(other._state, columns, count, lanes, other._intake.staging, **options)
     assert_same_state(ours, other)
     return launched
 
@@ -176,5 +176,5 @@ def test_rows_of_larger_tensors_are_launched_alike() -> None:
         row = [(offset, size, values[time]) for offset, size, values in columns]
         with steps.named("add"):
             cuda.extend(
-                buffer._state, row, 1, range(1), buffer._staging, ready_made=False, close=False
+                buffer._state, row, 1, range(1), buffer._intake.staging, ready_made=False, close=False
             )
