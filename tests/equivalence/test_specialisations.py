@@ -140,6 +140,7 @@ def read(buffer: ReplayBuffer) -> None:
         buffer.sample(size, train=np.True_, device="cpu")
         buffer.sample(size, train=1)
         buffer.ready(size)
+        next(buffer.batches(size, ahead=1))
     live = buffer.live_ids().numpy()
     for form, dtype in itertools.product(FORMS, INTEGERS):
         if live[4] <= np.iinfo(dtype).max:
@@ -167,6 +168,8 @@ def update(buffer: ReplayBuffer) -> None:
     buffer.update_priorities(ids, np.zeros(5))
     buffer.update_priorities(ids, priorities=buffer.priorities(ids))
     buffer._ops.rebuild(buffer._state)
+    if buffer.sampler.ranked:
+        buffer.resort()
 
 
 def pin(buffer: ReplayBuffer, num_envs: int) -> None:
@@ -181,6 +184,7 @@ def pin(buffer: ReplayBuffer, num_envs: int) -> None:
     newest = buffer.stats()["added"]
     for batch_size in (4, np.int64(4)):
         buffer.sample_range(batch_size, 0, newest)
+        buffer.sample_range(batch_size, torch.tensor(0), torch.tensor(newest))
         buffer.sample_range(batch_size, newest - 3, 2**63 - 1, out=buffer.empty_batch(4))
     buffer.split(0.5, seed=1)
     buffer.split(1)

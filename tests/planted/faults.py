@@ -215,7 +215,7 @@ FAULTS = (
     ),
     Fault(
         "a final observation that is missing is not missed",
-        "buffer.py",
+        "writing/intake.py",
         'return self._packer.pack_lanes("next_obs", value, lanes)',
         "return 0",
         (AUTORESET,),
@@ -230,14 +230,14 @@ FAULTS = (
     Fault(
         "reseeding goes on from the middle of the stream",
         "buffer.py",
-        "            self._state.words[w.DRAWS] = 0\n",
+        "            self._state.put(w.DRAWS, 0)\n",
         "",
         (f"{COMPILED}[uniform, one step]",),
     ),
     Fault(
         "clear keeps the largest priority",
         "storage/ring.py",
-        "    state.floats[w.MAX_LEAF] = 0.0\n",
+        "    state.put(w.MAX_LEAF, 0.0)\n",
         "",
         (PRIORITIES,),
     ),
@@ -331,7 +331,7 @@ FAULTS = (
     Fault(
         "a row is overwritten while it waits to be saved",
         "storage/snapshot.py",
-        "        while self._next < min(stop, self.stop):",
+        "        while self._next < stop:",
         "        while False:",
         ("tests/unit/storage/test_background.py",),
     ),

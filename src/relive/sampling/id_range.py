@@ -24,8 +24,7 @@ def id_range(start: Any, stop: Any, device: torch.device) -> tuple[int, int] | T
     """
     for name, value in (("start", start), ("stop", stop)):
         if isinstance(value, Tensor):
-            whole = not (value.is_floating_point() or value.dtype == torch.bool)
-            if value.ndim or not whole or value.is_meta:
+            if value.ndim or value.dtype != torch.int64 or value.is_meta:
                 raise InputError(f"{name} is an id, a 0-d int64 tensor; given {shown(value)}")
         elif isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
             raise InputError(f"{name} is an id, a whole number >= 0; given {shown(value)}")

@@ -57,7 +57,7 @@ def test_fewer_batches_ahead_than_none_are_refused():
 
 def test_cuda_is_refused_where_there_is_none(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(ConfigError, match=r"device cuda: .* has none; use cpu"):
+    with pytest.raises(ConfigError, match="has no CUDA; use cpu"):
         tiny(device="cuda")
 
 
