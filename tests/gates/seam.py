@@ -81,7 +81,9 @@ class Ring:
                 "reward": sum(GAMMA**k * step["reward"] for k, step in enumerate(window)),
                 "discount": 0.0 if last["terminated"] else GAMMA ** len(window),
                 "leaf": 1.0,
-                **{"lane": lane, "prev": distance, "next": 0},
+                "lane": lane,
+                "prev": distance,
+                "next": 0,
             }
         )
         self.last[lane] = row
