@@ -815,7 +815,7 @@ class ReplayBuffer:
 
     @outside_capture
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` of a buffer with the same settings gave.
+        """Take over what `state_dict` of a buffer with the same settings gave, on any device.
 
         Raises:
             InputError: this is no such thing; nothing has changed then.
@@ -825,8 +825,9 @@ class ReplayBuffer:
             raise InputError("state is what state_dict() gave, with settings and tensors")
         require_same(state["settings"], self._described())
         with self._saver.idle():
-            checks.require_sound(self._state, state["tensors"])
-            self._state.take(state["tensors"])
+            tensors = ring.repadded(self._state, state["tensors"])
+            checks.require_sound(self._state, tensors)
+            self._state.take(tensors)
             self._intake.refresh()
             if self._tee is not None:
                 self._tee.interrupt()
