@@ -1,8 +1,8 @@
-"""Demonstrations stay: in front of the ring, for good, with the share of each batch that was asked.
+"""Demonstrations stay in front of the ring, and have the share of each batch that was asked for.
 
-n rows pinned at once have ids 0 ... n - 1 and these slots; the k-th pinned later has the id 2^62 + k
-and slot n + k. The ring begins behind the room that was kept, P: a row with id i >= n lies in slot
-P + (i - n) mod (N - P).
+n rows pinned at once have ids 0 ... n - 1, their slots too; the k-th pinned later, from k = 0, has
+id 2^62 + k and slot n + k. The ring begins at P, behind the room that was kept: a row with id
+i >= n lies in slot P + (i - n) mod (N - P).
 """
 
 from __future__ import annotations

@@ -39,13 +39,13 @@ FIELDS: dict[str, dict[str, Any]] = {
     },
     "4,096 bytes and a few": {"obs": Field((511,)), "action": Field((3,), torch.int8)},
     "longer than a page": {
-        "obs": Field((5003,), torch.uint8),
-        "action": Field((1100,)),
-        "half": Field((1030,), store=torch.float16),
+        "obs": Field((4099,), torch.uint8),
+        "action": Field((37,)),
+        "half": Field((515,), store=torch.float16),
     },
 }
 ROWS, MORE = 7, 4
-SIZES = [1, 3] if INTERPRETED else [1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 64, 127, 255, 256, 257]
+SIZES = [3] if INTERPRETED else [1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 64, 127, 255, 256, 257]
 
 
 def filled(written: Written, **settings: Any) -> ReplayBuffer:
@@ -110,7 +110,7 @@ def test_a_batch_may_lie_off_a_cache_line(place: dict[str, Any]) -> None:
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="rows_on is a setting of buffers on a GPU")
-@pytest.mark.parametrize("name", ["every dtype", "longer than a page"])
+@pytest.mark.parametrize("name", ["every dtype", "4,096 bytes and a few"])
 def test_rows_in_host_memory_come_back_the_same(name: str) -> None:
     written = Written(FIELDS[name], ROWS + MORE, seed=5)
     with at("gpu") as place:

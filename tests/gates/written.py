@@ -49,7 +49,7 @@ def given(field: Field, stored: np.ndarray, *, as_tensor: bool) -> Any:
 
 
 def sampled(field: Field, stored: np.ndarray) -> np.ndarray:
-    """What a batch holds of these bits: bytes [rows, bytes], or float32 [rows, values] of others."""
+    """What a batch holds of these bits: bytes, or float32 where they are stored narrower."""
     stored = stored.reshape(len(stored), -1)
     if field.store == torch.uint8:
         return stored.astype(np.float32) / np.float32(255)
