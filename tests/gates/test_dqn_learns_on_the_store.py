@@ -51,6 +51,7 @@ def test_the_losses_are_the_same_numbers_wherever_the_buffer_lives(side: str) ->
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(not INTERPRETED, reason="the kernels of a GPU run with TRITON_INTERPRET=1")
 def test_500_updates_with_the_buffer_on_a_gpu_are_the_same_numbers() -> None:
     found = on("gpu", UPDATES)
