@@ -40,7 +40,7 @@ test: $(STAMP) ## run all tests, the code in README and docs, and (without ARGS)
 	$(if $(ARGS),,$(MAKE) test-kernels)
 
 test-kernels: $(STAMP) ## run the kernels for GPUs on this processor, in Triton's interpreter
-	TRITON_INTERPRET=1 $(ONE_THREAD) $(BIN)/python -m pytest -n 2 tests/triton $(ARGS)
+	TRITON_INTERPRET=1 $(ONE_THREAD) $(BIN)/python -m pytest -n 2 tests/triton tests/gates $(ARGS)
 
 test-long: $(STAMP) ## run the long tests of the buffer, and no others (some ten minutes)
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal --long $(ARGS)

@@ -511,7 +511,7 @@ class ReplayBuffer:
 
     @outside_capture
     def rows(self, ids: Any) -> Batch:
-        """The rows with these ids, weights 1.
+        """The rows with these ids, weights 1. On CUDA it waits for the device.
 
         Raises:
             InputError: an id that is not held (any more).
@@ -526,7 +526,7 @@ class ReplayBuffer:
 
     @outside_capture
     def all(self) -> Batch:
-        """Every row held, in the order of `live_ids()`, weights 1.
+        """Every row held, in the order of `live_ids()`, weights 1. On CUDA it waits.
 
         Raises:
             NotReadyError: there is none.
@@ -538,7 +538,10 @@ class ReplayBuffer:
 
     @outside_capture
     def live_ids(self) -> Tensor:
-        """Ids of the rows held, ascending, so oldest first: int64 `[len(buffer)]`."""
+        """Ids of the rows held, ascending, so oldest first: int64 `[len(buffer)]`.
+
+        On CUDA it waits for the device.
+        """
         with self._lock:
             return windows.held_ids(self._state)
 
@@ -629,6 +632,8 @@ class ReplayBuffer:
     def priorities(self, ids: Any) -> Tensor:
         """What is stored of each row: float32 `[B]`. Writing it back changes nothing.
 
+        On CUDA it waits for the device.
+
         With `Proportional` the leaf, (|td error| + eps)^alpha; with `RankBased` |td error|,
         infinite for a row that has never been updated.
 
@@ -647,7 +652,10 @@ class ReplayBuffer:
     @property
     @outside_capture
     def beta(self) -> float | None:
-        """Exponent of the importance weights now; None if the buffer is not prioritized."""
+        """Exponent of the importance weights now; None if the buffer is not prioritized.
+
+        On CUDA it waits for the device; `stats()` tells it without.
+        """
         with self._lock:
             return beta(self._state) if self.prioritized else None
 
@@ -825,7 +833,7 @@ class ReplayBuffer:
 
     @outside_capture
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` of a buffer with the same settings gave.
+        """Take over what `state_dict` of a buffer with the same settings gave, on any device.
 
         Raises:
             InputError: this is no such thing; nothing has changed then.
@@ -835,8 +843,9 @@ class ReplayBuffer:
             raise InputError("state is what state_dict() gave, with settings and tensors")
         require_same(state["settings"], self._described())
         with self._saver.idle():
-            checks.require_sound(self._state, state["tensors"])
-            self._state.take(state["tensors"])
+            tensors = ring.repadded(self._state, state["tensors"])
+            checks.require_sound(self._state, tensors)
+            self._state.take(tensors)
             self._intake.refresh()
             if self._tee is not None:
                 self._tee.interrupt()

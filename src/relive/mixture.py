@@ -183,7 +183,8 @@ class Mixture:
     def update_priorities(self, ids: Any, td_errors: Any = None, *, priorities: Any = None) -> None:
         """Set priorities of rows from their TD errors, each in the buffer it is from.
 
-        Rows of buffers without priorities are passed over. On CUDA it waits for the device.
+        Rows of buffers without priorities are passed over. On CUDA it waits for the device, and
+        passes over ids of no row (-1), which a buffer gives there when it has nothing to draw.
 
         Args:
             ids: `[B]` integers, `batch.ids` of this mixture.
@@ -208,7 +209,8 @@ class Mixture:
                 f"given {len(wanted)} ids and {len(values)} values, expected as many of each"
             )
         sources = wanted >> SOURCE_BITS
-        if bool(((wanted < 0) | (sources >= len(self.buffers))).any()):
+        lowest = 0 if self.device.type == "cpu" else -1
+        if bool(((wanted < lowest) | (sources >= len(self.buffers))).any()):
             raise InputError("ids are those of batches of this mixture; pass batch.ids")
         for number, buffer in enumerate(self.buffers):
             mine = sources == number
@@ -218,6 +220,8 @@ class Mixture:
 
     def where(self, ids: Any) -> tuple[Tensor, Tensor]:
         """Number of the buffer of each row of a batch, and its id there: int64 `[B]` each.
+
+        Both are -1 for the id of no row.
 
         Raises:
             InputError: no vector of integers.
@@ -268,14 +272,15 @@ def _form(buffer: ReplayBuffer) -> dict[str, tuple[tuple[int, ...], torch.dtype]
 
 
 def _with_source(ids: Tensor, number: int) -> Tensor:
-    """Ids of a mixture from ids of its buffer `number`."""
+    """Ids of a mixture from ids of its buffer `number`; -1, of no row, stays -1."""
     added = ids >= w.FIRST_ADDED_ID
     rest = torch.where(added, ids - w.FIRST_ADDED_ID + (1 << ADDED_BITS), ids)
-    return rest + (number << SOURCE_BITS)
+    return torch.where(ids < 0, ids, rest + (number << SOURCE_BITS))
 
 
 def _without_source(ids: Tensor) -> Tensor:
-    """Ids of the buffers from ids of a mixture."""
+    """Ids of the buffers from ids of a mixture; -1, of no row, stays -1."""
     rest = ids & ((1 << SOURCE_BITS) - 1)
     added = rest >= (1 << ADDED_BITS)
-    return torch.where(added, rest - (1 << ADDED_BITS) + w.FIRST_ADDED_ID, rest)
+    rest = torch.where(added, rest - (1 << ADDED_BITS) + w.FIRST_ADDED_ID, rest)
+    return torch.where(ids < 0, ids, rest)

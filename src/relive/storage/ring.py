@@ -16,6 +16,7 @@ from relive.errors import InputError
 from relive.ops import words as w
 from relive.ops.tree.shape import level_sizes, lowest_total
 from relive.ops.window.reference import held_ids, num_demonstrations, ring_range, slots_of
+from relive.storage.memory import ROW_ALIGNMENT
 
 if TYPE_CHECKING:
     from relive.batch import BatchLayout
@@ -125,6 +126,30 @@ def are_held(state: State, ids: Tensor) -> Tensor:
         | ((pinned >= 0) & (pinned < state.words[w.DEMO_COUNT]))
         | ((added >= 0) & (added < state.words[w.DEMO_ADDED]))
     )
+
+
+def repadded(state: State, tensors: Any) -> Any:
+    """Tensors of another state with the same settings, rows padded as they are in this one.
+
+    On a GPU rows are padded to more bytes than on the CPU. What does not look like rows stays as it
+    is, to be refused.
+    """
+    if not isinstance(tensors, dict):
+        return tensors
+    width = state.rows.shape[1]
+    used = state.word(w.NEXT_OFFSET) + state.word(w.NEXT_BYTES)
+    fitting = dict(tensors)
+    for name in ("rows", "pending"):
+        given = tensors.get(name)
+        if not isinstance(given, Tensor) or given.dtype != torch.uint8 or given.ndim < 2:
+            continue
+        if given.layout == torch.strided and given.shape[-1] in _padded(used) - {width}:
+            fitting[name] = torch.nn.functional.pad(given, (0, width - given.shape[-1]))
+    return fitting
+
+
+def _padded(nbytes: int) -> set[int]:
+    return {-(-nbytes // alignment) * alignment for alignment in ROW_ALIGNMENT.values()}
 
 
 def copy_into(state: State, larger: State, operations: Operations) -> None:

@@ -201,7 +201,13 @@ class DeviceIntake(Intake):
                     "final_obs is missing: where flags are on the device the host cannot know "
                     "whether an episode has ended; pass final_obs [num_envs, *shape] at every step"
                 )
-            checked = check_columns(self._layout, {"next_obs": final_obs}, (num_envs,))
+            try:
+                checked = check_columns(self._layout, {"next_obs": final_obs}, (num_envs,))
+            except InputError as error:
+                raise InputError(
+                    "final_obs: where it or the flags are on the device it is [num_envs, *shape], "
+                    f"with a row for each environment at every step; {error}"
+                ) from None
             final, out_of_range = self._packed(checked)
             over = columns["terminated"] | columns["truncated"]
             for name, value in final.items():
