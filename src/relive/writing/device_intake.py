@@ -117,6 +117,8 @@ class DeviceIntake(Intake):
 
     def stream(self, values: Mapping[str, Any], num_lanes: int | None, *, on_host: bool) -> Stream:
         """As `Intake.stream`; what is on the device stays there unless it is wanted on the host."""
+        if on_host:
+            refuse_capture()
         return Stream(self._layout, values, num_lanes, on_host=on_host)
 
     def extend(self, piece: Piece, lanes: range, *, ready_made: bool) -> None:
