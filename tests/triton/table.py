@@ -33,7 +33,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "same step": {"sampler": Proportional(), "num_envs": 3, "autoreset": "same_step"},
     "rows on the host": {"sampler": Proportional(), "n_step": 2, "rows_on": "host"},
 }
-BATCH, CAPACITY, TIMES = 4, 40, 6
+BATCH, CAPACITY, TIMES = 4, 60, 6
 
 
 @dataclass(frozen=True)
@@ -58,15 +58,16 @@ class Given:
         folder: To save into.
     """
 
-    def __init__(self, kind: str, folder: Path | None = None) -> None:
+    def __init__(self, kind: str, folder: Path | None = None, **settings: Any) -> None:
         self.kind, self.folder = kind, folder
-        self.buffer = new_buffer(kind, device="cuda")
+        self.buffer = new_buffer(kind, device="cuda", **settings)
         self.step = one_step(self.buffer)
         self.times = steps(self.buffer, TIMES)
         self.step_there, self.times_there = there(self.step), there(self.times)
         self.ids, self.errors = torch.arange(BATCH), torch.linspace(-1, 1, BATCH)
         self.ids_there, self.errors_there = there([self.ids, self.errors])
-        self.bounds = there([torch.tensor(1), torch.tensor(5)])
+        self.bounds_here = torch.tensor(1), torch.tensor(5)
+        self.bounds = there([*self.bounds_here])
         self.out: Batch = self.buffer.empty_batch(BATCH)
         self.store: TrajectoryStore | None = None
 

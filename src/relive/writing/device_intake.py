@@ -112,6 +112,7 @@ class DeviceIntake(Intake):
             )
             self._columns = None
         self._count_out_of_range(self._out_of_range)
+        self._out_of_range = 0  # its memory is let go of
         if not self._is_captured():
             self._arrivals.add(self._ended)
 
