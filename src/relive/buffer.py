@@ -738,7 +738,12 @@ class ReplayBuffer:
         """
         later = truth("background", background)
         require_no_capture(self._device, "save")
-        return self._saver.save(folder_at(path), self._described(), note, background=later)
+        done = self._saver.save(folder_at(path), self._described(), note, background=later)
+        if later:
+            with self._lock:
+                if self._intake.next_id is None:  # replays write rows, and make no way
+                    self._saver.make_way(None, 0)
+        return done
 
     @staticmethod
     def saved_note(path: str | Path) -> Any:

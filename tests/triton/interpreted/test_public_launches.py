@@ -17,6 +17,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from relive import Linear, Proportional, RankBased
 from relive.ops import words as w
 from relive.ops.state import CHANGING
+from tests.equivalence.states import same_bits
 from tests.triton.arguments import Steps
 from tests.triton.cases import PINNED
 from tests.triton.pretended import pretended
@@ -253,3 +254,22 @@ def test_replays_go_on_as_calls_one_by_one_would(device, kind):
     cpu.add(**given.step)
     assert_same_buffer_there(device, gpu, cpu)
     assert gpu._intake.rows <= len(cpu)
+
+
+def test_replays_overwrite_nothing_that_a_save_in_the_background_still_needs(device, tmp_path):
+    given = Given("uniform", capacity=8)
+    buffer = given.buffer
+    given.fill()
+    with device.capture() as graph:
+        buffer.extend(**given.times_there)
+    with buffer._lock:  # the thread that writes has to wait
+        expected = buffer.state_dict()["tensors"]["rows"].cpu()
+        done = buffer.save(tmp_path / "saved", background=True)
+        del device.waits[:]
+        graph.replay()
+        buffer.add(**given.step_there)
+        assert device.waits == []
+    done.result()
+    saved = type(buffer).load(tmp_path / "saved", device="cuda")
+    assert same_bits(device.inner(saved._state.rows)[:7], expected[:7])
+    assert not same_bits(device.inner(buffer._state.rows)[:7], expected[:7])
