@@ -92,7 +92,7 @@ class ReplayBuffer:
 
     Raises:
         ConfigError: a setting that cannot work, or more memory than is free.
-        UnsupportedError: a device that this version has no kernels for.
+        UnsupportedError: a device that this version has no kernels for, or a capture under way.
     """
 
     def __init__(
@@ -128,6 +128,7 @@ class ReplayBuffer:
             track_reuse=track_reuse,
             kernels=kernels,
         )
+        require_no_capture(known_device(settings.device), "ReplayBuffer(...)")
         self._num_envs, self._n_step = num_envs, n_step
         self._layout = settings.row_layout()
         self._batch_layout = BatchLayout(self._layout)
@@ -368,13 +369,15 @@ class ReplayBuffer:
         Raises:
             NotReadyError: nothing can be drawn yet.
             InputError: a bad batch size, or a batch of another size.
-            UnsupportedError: no such device; or a batch from the CPU while the current stream is
-                being captured in a CUDA graph. Nothing has been drawn then.
+            UnsupportedError: no such device; or a batch from the CPU, or to it, while the current
+                stream is being captured in a CUDA graph. Nothing has been drawn then.
         """
         size, train = whole_batch(batch_size), truth("train", train)
         if device is None:
             return self._sample(size, out, train, None)
         target = known_device(device)
+        if target.type == "cpu":
+            require_no_capture(self._device, "sample(device='cpu')")
         if out is None and target.type == "cuda" and self._device.type == "cpu":
             with self._lock:
                 return self._sender.send(
@@ -629,6 +632,7 @@ class ReplayBuffer:
         with self._lock:
             self._ops.sort_by_rank(self._state)
 
+    @outside_capture
     def priorities(self, ids: Any) -> Tensor:
         """What is stored of each row: float32 `[B]`. Writing it back changes nothing.
 

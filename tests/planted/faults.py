@@ -19,6 +19,8 @@ N_STEP = "tests/faults/test_F01_F02_F07_F11_F15_F22_n_step.py"
 TREE = "tests/faults/test_F17_F18_F19_F20_F21_F23_F24_tree.py"
 POLICIES = "tests/faults/test_F13_F14_F32_policies.py"
 AUTORESET = "tests/unit/writing/test_autoreset.py"
+GPU = "tests/triton/interpreted"
+NO_WAITS = f"{GPU}/test_table.py::test_where_the_table_says_no_the_host_does_not_wait"
 VALUES = "tests/faults/test_F03_F04_F08_F10_stored_values.py"
 
 
@@ -297,6 +299,65 @@ FAULTS = (
         '            self._batches.load_state_dict(state["batches"])\n',
         "            pass\n",
         ("tests/unit/training/test_resume.py",),
+    ),
+    # A buffer on a GPU.
+    Fault(
+        "the host looks at the ids of an update",
+        "buffer.py",
+        '        wanted = vector("ids", ids, torch.int64, self._device)\n',
+        '        wanted = vector("ids", ids, torch.int64, self._device)\n'
+        "        if len(wanted) and wanted.min().item() < -1:\n"
+        '            raise InputError("an id is negative")\n',
+        (f"{NO_WAITS}[proportional]",),
+    ),
+    Fault(
+        "final observations are put in place by a mask",
+        "writing/device_intake.py",
+        "columns[name] = torch.where(where, value, given)",
+        "columns[name] = given.masked_scatter(where, value[over])",
+        (f"{NO_WAITS}[same step]",),
+    ),
+    Fault(
+        "a word is set by a copy from the host",
+        "buffer.py",
+        "            self._state.put(w.PROGRESS, t)\n",
+        "            self._state.words[w.PROGRESS] = t\n",
+        (f"{NO_WAITS}[uniform]",),
+    ),
+    Fault(
+        "how many rows there are goes to a kernel by value",
+        "buffer.py",
+        "                total=len(batch),\n",
+        "                total=max(len(batch), self._intake.rows),\n",
+        (f"{GPU}/test_public_launches.py::test_whatever_varies_a_call_launches_the_same",),
+    ),
+    Fault(
+        "a step that is on its way to the GPU is packed over",
+        "writing/device_intake.py",
+        "        self._slots.sent(slot, torch.cuda.current_stream(self._device))\n",
+        "        self._slots._sent.append(slot)\n",
+        (f"{GPU}/test_refusals.py::test_arrays_of_the_host_may_be_overwritten_at_once",),
+    ),
+    Fault(
+        "a call does not wait for that of another stream",
+        "gpu/turns.py",
+        "        stream.wait_event(self._last)\n",
+        "        pass\n",
+        (f"{GPU}/test_turns.py::test_streams_take_turns_without_a_wait_of_the_host",),
+    ),
+    Fault(
+        "a batch for the CPU is captured, and then cannot be sent",
+        "buffer.py",
+        '        if target.type == "cpu":\n',
+        "        if False:\n",
+        (f"{GPU}/test_table.py::test_what_is_refused_in_a_capture_has_changed_nothing[uniform]",),
+    ),
+    Fault(
+        "a step keeps memory of the GPU when it has been written",
+        "writing/device_intake.py",
+        "        self._out_of_range = 0  # its memory is let go of\n",
+        "",
+        (f"{GPU}/test_public_launches.py::test_no_call_takes_memory_that_stays",),
     ),
     # Saving.
     Fault(

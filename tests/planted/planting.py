@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.planted.faults import GPU
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -57,13 +59,15 @@ def try_all(faults: tuple[Fault, ...]) -> Iterator[Verdict]:
 
 def tried(fault: Fault, source: Path) -> Verdict:
     """Run the tests of a fault against a package at `source`."""
+    interprets = any(GPU in tests for tests in fault.tests)
+    kernels = {"TRITON_INTERPRET": "1"} if interprets else {}
     options = ["-x", "-q", "--tb=no", "-p", "no:randomly", "-p", "no:cacheprovider", "-rf"]
     start = time.perf_counter()
     try:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options, *fault.tests],
             cwd=ROOT,
-            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(source)},
+            env={**os.environ, **ENVIRONMENT, **kernels, "PYTHONPATH": str(source)},
             capture_output=True,
             text=True,
             timeout=LIMIT,

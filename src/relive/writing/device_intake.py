@@ -113,11 +113,14 @@ class DeviceIntake(Intake):
             )
             self._columns = None
         self._count_out_of_range(self._out_of_range)
+        self._out_of_range = 0  # its memory is let go of
         if not self._is_captured():
             self._arrivals.add(self._ended)
 
     def stream(self, values: Mapping[str, Any], num_lanes: int | None, *, on_host: bool) -> Stream:
         """As `Intake.stream`; what is on the device stays there unless it is wanted on the host."""
+        if on_host:
+            refuse_capture()
         return Stream(self._layout, values, num_lanes, on_host=on_host)
 
     def extend(self, piece: Piece, lanes: range, *, ready_made: bool) -> None:

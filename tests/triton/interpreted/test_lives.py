@@ -26,10 +26,9 @@ from relive import (
     Uniform,
     UnsupportedError,
 )
-from relive.ops import words as w
-from tests.equivalence.states import comparable, same_bits
 from tests.properties.calls import FIELDS, Calls, Spec
 from tests.triton.pretended import Device, pretended
+from tests.triton.sameness import assert_same_batch_there, assert_same_buffer_there
 
 CALLS = 180
 LARGE = 1e-2  # share of calls after which all is compared, and a buffer changes places
@@ -118,8 +117,7 @@ class Life:
         except (NotReadyError, InputError):
             return
         batch = getattr(self.gpu, name)(**arguments)
-        for field in expected.keys():  # noqa: SIM118 - a batch is no dict
-            assert same_bits(self.device.inner(batch[field]), expected[field]), field
+        assert_same_batch_there(self.device, batch, expected)
         self.made += 1
 
     def update_priorities(self, arguments: dict[str, Any]) -> None:
@@ -201,29 +199,8 @@ class Life:
             self.gpu = ReplayBuffer.load(self.folder / "back")
 
     def compare(self) -> None:
-        ours = {k: self.device.inner(v) for k, v in comparable(self.gpu._state).items()}
-        theirs = comparable(self.cpu._state)
-        for name in ("rows", "pending", "columns"):
-            assert len(ours[name]) == len(theirs[name])
-        width = theirs["rows"].shape[1]
-        for tensors in (ours, theirs):
-            del tensors["columns"]
-            tensors["words"] = tensors["words"].clone()
-            tensors["words"][w.ROW_BYTES - w.CAPACITY] = 0
-            for name in ("rows", "pending"):
-                tensors[name] = tensors[name][..., :width]
-        for name, expected in theirs.items():
-            assert same_bits(ours[name], expected), name
-        assert_same_numbers(self.gpu.stats(wait=True), self.cpu.stats())
+        assert_same_buffer_there(self.device, self.gpu, self.cpu)
         assert self.gpu._intake.rows <= len(self.cpu)
-
-
-def assert_same_numbers(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """All alike, but for the last bits of sums in another order."""
-    for name in ("effective_sample_size", "priority_entropy"):
-        own, expected = ours.pop(name), theirs.pop(name)
-        assert own == (expected and pytest.approx(expected, rel=1e-12))
-    assert ours == theirs
 
 
 @pytest.mark.parametrize("name", SPECS)

@@ -55,7 +55,8 @@ class Device:
         self._lag = self._forbids = False
         self._lock = threading.RLock()
         self._current = threading.local()
-        self._pinned: list[Tensor] = []  # kept, so that no other memory gets their addresses
+        self._pinned: dict[int, int] = {}  # bytes of pinned memory, by address
+        self._kept: list[Tensor] = []  # it, so that no other memory gets its addresses
         self.registered: dict[int, int] = {}  # bytes of pinned memory that is others', by address
         self.most_registered = 1 << 40  # bytes that may be pinned at once
 
@@ -150,13 +151,15 @@ class Device:
         if isinstance(tensor, DeviceTensor):
             return False
         address = tensor.data_ptr()
-        known = [(p.data_ptr(), p.nbytes) for p in self._pinned] + [*self.registered.items()]
+        known = (*self._pinned.items(), *self.registered.items())
         return any(0 <= address - start < nbytes for start, nbytes in known)
 
     def _pin(self, tensor: Tensor) -> Tensor:
         """The memory of a tensor that was just made is pinned."""
         with torch.inference_mode(False):
-            self._pinned.append(torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()))
+            memory = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+        self._pinned[memory.data_ptr()] = memory.nbytes
+        self._kept.append(memory)
         return tensor
 
     def _on_host(self, operation: Any, args: Any, kwargs: dict[str, Any]) -> Any:
