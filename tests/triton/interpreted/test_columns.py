@@ -176,5 +176,11 @@ def test_rows_of_larger_tensors_are_launched_alike() -> None:
         row = [(offset, size, values[time]) for offset, size, values in columns]
         with steps.named("add"):
             cuda.extend(
-                buffer._state, row, 1, range(1), buffer._intake.staging, ready_made=False, close=False
+                buffer._state,
+                row,
+                1,
+                range(1),
+                buffer._intake.staging,
+                ready_made=False,
+                close=False,
             )
