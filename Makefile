@@ -11,7 +11,7 @@ ARGS ?=
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-kernels test-long coverage bench bench-gpu lint types docs format check clean
+.PHONY: help setup train test test-kernels test-gpu test-long coverage bench bench-gpu lint types docs format check clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -40,7 +40,11 @@ test: $(STAMP) ## run all tests, the code in README and docs, and (without ARGS)
 	$(if $(ARGS),,$(MAKE) test-kernels)
 
 test-kernels: $(STAMP) ## run the kernels for GPUs on this processor, in Triton's interpreter
-	TRITON_INTERPRET=1 $(ONE_THREAD) $(BIN)/python -m pytest -n 2 tests/triton tests/gates $(ARGS)
+	TRITON_INTERPRET=1 $(ONE_THREAD) $(BIN)/python -m pytest -n 2 tests/triton tests/gates tests/gpu $(ARGS)
+
+# Asks for torch, NumPy, Numba, Triton and pytest: without make, the line below with any Python.
+test-gpu: $(STAMP) ## run the tests of a buffer on a CUDA device
+	$(BIN)/python -m pytest -c tests/gpu/pytest.ini --rootdir=. --confcutdir=tests/gpu tests/gpu $(ARGS)
 
 test-long: $(STAMP) ## run the long tests of the buffer, and no others (some ten minutes)
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal --long $(ARGS)

@@ -1,14 +1,17 @@
-"""The buffer on a CUDA device: checked first, then measured; one file of JSON.
+"""The buffer on a CUDA device: checked first, then measured; one file of JSON, and a page of it.
 
     PYTHONPATH=src python -m benchmarks.gpu            (or make bench-gpu)
 
 Needs torch, NumPy, Numba and Triton. A section that fails is written down with its error, and the
-others go on. The exit status is 0 if all went well, 1 if not, and 2 without a CUDA device.
+others go on; if the device is lost with it, in a new process. The exit status is 0 if all went
+well, 1 if not, and 2 without a CUDA device.
 """
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -16,14 +19,15 @@ from pathlib import Path
 import torch
 
 from benchmarks.gpu.budget import budgets
-from benchmarks.gpu.checks import CHECKS
+from benchmarks.gpu.page import page
 from benchmarks.gpu.report import Report, machine
-from benchmarks.gpu.speed import TIMES
-from benchmarks.gpu.workload import Scale
+from benchmarks.gpu.sections import OTHERWISE, SECONDS, SECTIONS
+from benchmarks.gpu.workload import TINY, Scale
 from relive.bench.machine import commit, today
 
 RESULTS = Path(__file__).parents[1] / "results" / "gpu.json"
-MINUTES = 7  # after which no section begins
+MINUTES = 6.5  # after which no section begins
+AT_MOST = 7.9  # after which the process ends, whatever the device does
 
 
 def main(arguments: list[str]) -> int:
@@ -32,11 +36,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--save", type=Path, default=RESULTS, help="the file of results")
     parser.add_argument("--device", default="cuda", help="a CUDA device")
     parser.add_argument("--only", nargs="*", default=[], help="sections by name; all without it")
+    parser.add_argument("--tiny", action="store_true", help="small buffers: to see that it runs")
+    parser.add_argument(
+        "--go-on", action="store_true", help="with the sections not yet in the file"
+    )
     options = parser.parse_args(arguments)
     if not torch.cuda.is_available():
         print("there is no CUDA device here, so there is nothing to measure")
         return 2
-    device, scale = torch.device(options.device), Scale()
+    device, scale = torch.device(options.device), TINY if options.tiny else Scale()
     report = Report(
         options.save,
         MINUTES * 60,
@@ -47,11 +55,37 @@ def main(arguments: list[str]) -> int:
             "memory_alone_us": {entry.name: entry.microseconds() for entry in budgets()},
         },
     )
-    sections = {**CHECKS, **TIMES}
-    wanted = [name for name in sections if not options.only or name in options.only]
-    went_well = [report.run(name, partial(sections[name], device, scale)) for name in wanted]
-    print(f"written to {options.save}")
-    return 0 if all(went_well) else 1
+    if options.go_on:
+        report.go_on()
+    faulthandler.dump_traceback_later(AT_MOST * 60 - report.seconds, exit=True)
+    try:
+        for name, section in SECTIONS.items():
+            if name in report.sections or (options.only and name not in options.only):
+                continue
+            limit = SECONDS.get(name, OTHERWISE)
+            if not report.run(name, partial(section, device, scale), limit) and is_lost(device):
+                again(arguments)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+    options.save.with_suffix(".md").write_text(page(report.results), encoding="utf-8")
+    print(f"written to {options.save} and {options.save.with_suffix('.md')}")
+    return 0 if report.went_well else 1
+
+
+def is_lost(device: torch.device) -> bool:
+    """Whether nothing runs on a device any more in this process, as after a bad address."""
+    try:
+        torch.cuda.synchronize(device)
+        return bool(torch.ones(1, device=device).item() != 1)
+    except RuntimeError:
+        return True
+
+
+def again(arguments: list[str]) -> None:
+    """The rest in a new process, which takes the place of this one."""
+    print("the device is lost; going on in a new process", flush=True)
+    rest = [word for word in arguments if word != "--go-on"]
+    os.execv(sys.executable, [sys.executable, "-m", "benchmarks.gpu", "--go-on", *rest])
 
 
 if __name__ == "__main__":

@@ -11,35 +11,34 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROUNDS, CALLS = 15, 50
-WARM_UP = 3  # a first call compiles; a graph wants some more
+    from benchmarks.gpu.workload import Scale
 
 
 def microseconds(
-    call: Callable[[], object], device: torch.device, *, rounds: int = ROUNDS, calls: int = CALLS
+    call: Callable[[], object], device: torch.device, scale: Scale
 ) -> dict[str, float]:
-    """Time of a call, in rounds of `calls` calls one right after the other.
+    """Time of a call, in `scale.rounds` rounds of `scale.calls` calls one right after the other.
 
     Returns:
         "median", "least" and "most" of the rounds, by the clock of the device; "host" is the
         median of what the host spent, which is more where launching takes longer than the work.
     """
-    for _ in range(WARM_UP):
+    for _ in range(scale.warm_up):
         call()
     by_device, by_host = [], []
-    for _ in range(rounds):
+    for _ in range(scale.rounds):
         synchronize(device)
         began = time.perf_counter()
         if device.type == "cuda":
             first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             first.record()
-        for _ in range(calls):
+        for _ in range(scale.calls):
             call()
-        by_host.append((time.perf_counter() - began) / calls * 1e6)
+        by_host.append((time.perf_counter() - began) / scale.calls * 1e6)
         if device.type == "cuda":
             last.record()
             synchronize(device)
-            by_device.append(first.elapsed_time(last) / calls * 1e3)
+            by_device.append(first.elapsed_time(last) / scale.calls * 1e3)
         else:
             by_device.append(by_host[-1])
     return {
@@ -51,22 +50,21 @@ def microseconds(
 
 
 def eager_and_captured(
-    call: Callable[[], object], device: torch.device, *, rounds: int = ROUNDS, calls: int = CALLS
+    call: Callable[[], object], device: torch.device, scale: Scale
 ) -> dict[str, dict[str, float]]:
     """Both ways; on a CPU only the first."""
-    found = {"eager": microseconds(call, device, rounds=rounds, calls=calls)}
+    found = {"eager": microseconds(call, device, scale)}
     if device.type == "cuda":
-        graph = captured(call)
-        found["graph"] = microseconds(graph.replay, device, rounds=rounds, calls=calls)
+        found["graph"] = microseconds(captured(call, scale).replay, device, scale)
     return found
 
 
-def captured(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
-    """A call as a graph, after a few calls on the side, as torch asks for."""
+def captured(call: Callable[[], object], scale: Scale) -> torch.cuda.CUDAGraph:
+    """A call as a graph, after `scale.warm_up` calls on the side, as torch asks for."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        for _ in range(WARM_UP):
+        for _ in range(scale.warm_up):
             call()
     torch.cuda.current_stream().wait_stream(side)
     torch.cuda.synchronize()

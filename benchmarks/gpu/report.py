@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import platform
+import signal
 import time
 import traceback
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from benchmarks.gpu.goals import judged
+from benchmarks.gpu.page import shown
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 PACKAGES = ("torch", "triton", "numpy", "numba", "torchrl")
@@ -23,38 +28,83 @@ class Report:
 
     Attributes:
         path: Of the JSON file.
-        deadline: Seconds after which no further section begins.
+        deadline: Seconds after the beginning, at which no further section begins.
     """
 
     def __init__(self, path: Path, deadline: float, head: dict[str, Any]) -> None:
         self.path, self.deadline = path, deadline
-        self.start = time.monotonic()
-        self.results: dict[str, Any] = {**head, "sections": {}}
+        self.results: dict[str, Any] = {"began": time.time(), **head, "sections": {}}
 
-    def run(self, name: str, section: Callable[[], dict[str, Any]]) -> bool:
+    def go_on(self) -> None:
+        """Take over what another process has written there: its sections and when it began."""
+        self.results = json.loads(self.path.read_text(encoding="utf-8"))
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.time() - float(self.results["began"])
+
+    @property
+    def sections(self) -> dict[str, Any]:
+        """What was found so far, by section."""
+        found: dict[str, Any] = self.results["sections"]
+        return found
+
+    @property
+    def went_well(self) -> bool:
+        """Whether all of them did."""
+        return all(section["ok"] for section in self.sections.values())
+
+    def run(self, name: str, section: Callable[[], dict[str, Any]], limit: float = 600) -> bool:
         """Run a section and write down what it says.
 
+        Args:
+            limit: seconds after which it is given up.
+
         Returns:
-            Whether it went well; a section says {"ok": False} itself, or raises.
+            Whether it went well.
         """
-        began = time.monotonic()
-        if began - self.start > self.deadline:
+        began = time.time()
+        if self.seconds > self.deadline:
             result: dict[str, Any] = {"ok": False, "left_out": "there was no time left"}
         else:
             try:
-                result = {"ok": True, **section()}
+                with _at_most(limit):
+                    result = {"ok": True, **section()}
             except Exception as error:  # it stands in the report, and others are measured
                 result = {
                     "ok": False,
                     "error": f"{type(error).__name__}: {error}",
                     "traceback": traceback.format_exc(),
                 }
-            result["seconds"] = round(time.monotonic() - began, 2)
-        self.results["sections"][name] = result
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(json.dumps(self.results, indent=1) + "\n")
+            result["seconds"] = round(time.time() - began, 2)
+        self.sections[name] = result
+        self.write()
         print(f"{'ok' if result['ok'] else 'FAILED':<8}{name}: {brief(result)}", flush=True)
         return bool(result["ok"])
+
+    def write(self) -> None:
+        """The file, with the goals as they stand."""
+        self.results["goals"] = judged(self.sections)
+        self.results["seconds"] = round(self.seconds, 1)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps(self.results, indent=1) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Raises TimeoutError inside once so much time has passed."""
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError(f"took more than {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def brief(result: dict[str, Any]) -> str:
@@ -73,11 +123,6 @@ def brief(result: dict[str, Any]) -> str:
         else:
             parts.append(f"{name} {shown(value)}")
     return "; ".join(parts)
-
-
-def shown(value: Any) -> str:
-    """A number with four digits."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def machine(device: torch.device) -> dict[str, Any]:

@@ -1,9 +1,8 @@
 """Prioritized draws done otherwise, on the same rows: what ours has to be faster than.
 
-    cumsum        prefix sums of all priorities for every batch, then a search in them
-    whole tree    a binary tree of float32 sums; an update writes leaves, then computes every level
-                  of the whole tree again, which is what torchrl's tree does on CUDA
-    torchrl       its own buffer, where it is installed
+    cumsum            prefix sums of all priorities for every batch, then a search in them
+    torchrl, rebuilt  its two trees and its steps, without what its Python costs
+    torchrl           its own buffer, where it is installed with its trees for CUDA
 
 Rows lie in a tensor for each field and are gathered by `index_select`.
 """
@@ -15,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from benchmarks.gpu.clock import eager_and_captured
-from benchmarks.gpu.workload import W1, Scale, errors, steps
+from benchmarks.gpu.clock import eager_and_captured, microseconds
+from benchmarks.gpu.speed import sample_and_update
+from benchmarks.gpu.workload import PER, W1, Scale, errors, full, steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,75 +60,90 @@ class Cumsum:
         return slots
 
 
-class WholeTree:
-    """A binary tree in one tensor: the root at 1, leaf i at `size` + i."""
+class Rebuilt:
+    """The steps of torchrl's `PrioritizedSampler` on CUDA, but for its masks, which wait."""
 
     def __init__(self, rows: Rows, priorities: Tensor, batch: int) -> None:
-        self.rows, self.batch = rows, batch
-        self.size = 1 << (len(priorities) - 1).bit_length()
-        self.tree = torch.zeros(2 * self.size, device=priorities.device)
-        self.tree[self.size : self.size + len(priorities)] = priorities
-        self.count = len(priorities)
-        self.sum_up()
+        from benchmarks.gpu.segment_tree import SegmentTree
 
-    def sum_up(self) -> None:
-        """A launch a level."""
-        half = self.size // 2
-        while half:
-            pairs = self.tree[2 * half : 4 * half].view(half, 2)
-            torch.sum(pairs, 1, out=self.tree[half : 2 * half])
-            half //= 2
+        self.rows, self.batch, self.count = rows, batch, len(priorities)
+        device = priorities.device
+        self.sums, self.least = (
+            SegmentTree(self.count, device, is_least=least) for least in (False, True)
+        )
+        for tree in (self.sums, self.least):
+            tree.tree[tree.capacity : tree.capacity + self.count] = priorities
+            tree.update(torch.zeros(1, dtype=torch.int64, device=device), priorities[:1])
+        self.largest = torch.ones((), device=device)
 
     def step(self, values: Tensor) -> Tensor:
         """Draw, gather, weigh, update; returns the slots drawn."""
-        total = self.tree[1:2]
-        left_over = torch.rand(self.batch, device=total.device) * total
-        node = torch.ones(self.batch, dtype=torch.int64, device=total.device)
-        for _ in range(self.size.bit_length() - 1):
-            left = self.tree.index_select(0, 2 * node)
-            right = left_over >= left
-            left_over = torch.where(right, left_over - left, left_over)
-            node = 2 * node + right
-        slots = (node - self.size).clamp_(max=self.count - 1)
+        ends = torch.zeros(2, dtype=torch.int64, device=values.device)
+        ends[1:].fill_(self.count)
+        total, least = self.sums.query(ends), self.least.query(ends)
+        slots = self.sums.find(torch.rand(self.batch, device=values.device) * total)
+        slots.clamp_max_(self.count - 1)
+        self.weights = torch.pow(self.sums.at(slots) / least, -BETA)
         self.rows.gather(slots)
-        drawn = self.tree.index_select(0, node)
-        self.weights = (drawn * (self.count / total)) ** -BETA
-        self.tree.index_copy_(0, slots + self.size, (values.abs() + EPS) ** ALPHA)
-        self.sum_up()
+        self.largest = torch.maximum(values.abs().max(), self.largest)
+        priorities = torch.pow(values.abs() + EPS, ALPHA)
+        self.sums.update(slots, priorities)
+        self.least.update(slots, priorities)
         return slots
 
 
 def rivals(device: torch.device, scale: Scale) -> dict[str, Any]:
-    """Time of sample, gather and update of one batch, by each."""
-    found: dict[str, Any] = {"rows": scale.rows, "batch": scale.batch}
+    """Time of sample, gather and update of one batch, by each and by ours."""
+    return {f"{rows:.0e}": _beside(rows, device, scale) for rows in scale.rivals}
+
+
+def _beside(rows: int, device: torch.device, scale: Scale) -> dict[str, Any]:
+    """Of rings of so many rows."""
     values = errors(scale.batch, device)
-    for name, kind in {"cumsum": Cumsum, "whole tree": WholeTree}.items():
-        priorities = (errors(scale.rows, device).abs() + EPS) ** ALPHA
-        rival = kind(Rows(scale.rows, scale.batch, device), priorities, scale.batch)
+    buffer = full(W1, rows, PER, device, chunk=scale.chunk)
+    found = {"ours": medians(sample_and_update(buffer, scale.batch, device), device, scale)}
+    kinds: dict[str, Any] = {"cumsum": Cumsum}
+    if device.type == "cuda":
+        kinds["torchrl, rebuilt"] = Rebuilt
+    for name, kind in kinds.items():
+        priorities = (errors(rows, device).abs() + EPS) ** ALPHA
+        rival = kind(Rows(rows, scale.batch, device), priorities, scale.batch)
         found[name] = medians(lambda step=rival.step: step(values), device, scale)
-    try:
-        found["torchrl"] = medians(torchrl_step(device, scale), device, scale, capture=False)
-    except ImportError as error:
-        found["torchrl"] = f"not measured: {error}"
+    found["torchrl"] = _torchrl(rows, device, scale)
     return found
 
 
-def torchrl_step(device: torch.device, scale: Scale) -> Callable[[], Any]:
+def medians(call: Callable[[], Any], device: torch.device, scale: Scale) -> dict[str, float]:
+    """One by one and captured."""
+    times = eager_and_captured(call, device, scale)
+    return {name: time["median"] for name, time in times.items()}
+
+
+def _torchrl(rows: int, device: torch.device, scale: Scale) -> dict[str, Any]:
+    """One by one only: it waits for the device. Or why it was not measured."""
+    try:
+        step = torchrl_step(rows, device, scale)
+    except (ImportError, RuntimeError) as error:
+        return {"not_measured": f"{type(error).__name__}: {error}"}
+    return {"eager": microseconds(step, device, scale)["median"]}
+
+
+def torchrl_step(rows: int, device: torch.device, scale: Scale) -> Callable[[], Any]:
     """A step of torchrl's prioritized buffer with rows on the device.
 
     Raises:
         ImportError: it is not installed, or does not load beside this torch.
+        RuntimeError: it is not built for CUDA.
     """
     from tensordict import TensorDict
     from torchrl.data import LazyTensorStorage, PrioritizedSampler, ReplayBuffer
 
-    storage = LazyTensorStorage(scale.rows, device=device)
-    sampler = PrioritizedSampler(scale.rows, alpha=ALPHA, beta=BETA)
+    storage = LazyTensorStorage(rows, device=device)
+    sampler = PrioritizedSampler(rows, alpha=ALPHA, beta=BETA)
     buffer = ReplayBuffer(storage=storage, sampler=sampler, batch_size=scale.batch)
-    for first in range(0, scale.rows, scale.chunk):
-        count = min(scale.chunk, scale.rows - first)
-        rows = TensorDict(steps(W1, first, count, device), batch_size=[count])
-        written = buffer.extend(rows)
+    for first in range(0, rows, scale.chunk):
+        count = min(scale.chunk, rows - first)
+        written = buffer.extend(TensorDict(steps(W1, first, count, device), batch_size=[count]))
         buffer.update_priority(written, errors(count, device, seed=first).abs())
     values = errors(scale.batch, device).abs()
 
@@ -138,15 +153,3 @@ def torchrl_step(device: torch.device, scale: Scale) -> Callable[[], Any]:
         return batch
 
     return step
-
-
-def medians(
-    call: Callable[[], Any], device: torch.device, scale: Scale, *, capture: bool = True
-) -> dict[str, float]:
-    """Eager and captured medians; captured or not at all if that is refused."""
-    from benchmarks.gpu.clock import microseconds
-
-    if capture:
-        times = eager_and_captured(call, device, rounds=scale.rounds, calls=scale.calls)
-        return {name: time["median"] for name, time in times.items()}
-    return {"eager": microseconds(call, device, rounds=scale.rounds, calls=scale.calls)["median"]}

@@ -1,7 +1,8 @@
-"""How fast it is, each figure beside what the memory alone would take."""
+"""How fast it is to draw and to update, each figure beside what the memory alone would take."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,19 +10,9 @@ import torch
 from benchmarks.gpu import budget
 from benchmarks.gpu.checks import one_step
 from benchmarks.gpu.clock import eager_and_captured, microseconds
-from benchmarks.gpu.rivals import rivals
-from benchmarks.gpu.workload import (
-    ONE_BYTE,
-    PER,
-    STATES,
-    UNIFORM,
-    W1,
-    Scale,
-    errors,
-    full,
-    steps,
-)
-from relive import ReplayBuffer
+from benchmarks.gpu.workload import ONE_BYTE, PER, STATES, UNIFORM, W1, Scale, errors, full
+from relive import ReplayBuffer, plan
+from relive.storage.memory import free_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +24,7 @@ def timed(
     call: Callable[[], Any], device: torch.device, scale: Scale, floor: Budget | None = None
 ) -> dict[str, float]:
     """Medians of a call, what its host takes, and the floor; in microseconds."""
-    times = eager_and_captured(call, device, rounds=scale.rounds, calls=scale.calls)
+    times = eager_and_captured(call, device, scale)
     found = {name: time["median"] for name, time in times.items()}
     found["host"] = times["eager"]["host"]
     if floor is not None:
@@ -47,66 +38,60 @@ def prioritized_step(device: torch.device, scale: Scale) -> dict[str, Any]:
     size, values = scale.batch, errors(scale.batch, device)
     batch = buffer.sample(size, out=buffer.empty_batch(size))
     ids = batch.ids.clone()
-
-    def sample_and_update() -> None:
-        buffer.sample(size, out=batch)
-        buffer.update_priorities(batch.ids, values)
-
     sampled = budget.sample(W1, scale.rows, size, prioritized=True)
     updated = budget.update(scale.rows, size)
     calls: dict[str, tuple[Callable[[], Any], Budget | None]] = {
         "sample": (lambda: buffer.sample(size, out=batch), sampled),
         "update": (lambda: buffer.update_priorities(ids, values), updated),
-        "sample and update": (sample_and_update, None),
+        "sample and update": (sample_and_update(buffer, size, device), None),
         "add, sample and update": (one_step(buffer, batch, values, device), None),
     }
     found: dict[str, Any] = {"rows": scale.rows, "batch": size}
     for name, (call, floor) in calls.items():
         found[name] = timed(call, device, scale, floor)
-    found["sample into a new batch"] = microseconds(
-        lambda: buffer.sample(size), device, rounds=scale.rounds, calls=scale.calls
-    )["median"]
+    found["sample into a new batch"] = microseconds(lambda: buffer.sample(size), device, scale)[
+        "median"
+    ]
     return found
 
 
-def adds(device: torch.device, scale: Scale) -> dict[str, Any]:
-    """A step of 1 and of 64 environments, from device tensors and from arrays of the host."""
-    found: dict[str, Any] = {}
-    for envs in (1, 64):
-        for sampler in (UNIFORM, PER):
-            settings = {"autoreset": "next_step"} if envs > 1 else {}
-            buffer = ReplayBuffer(
-                scale.rows, W1, sampler=sampler, num_envs=envs, device=device, **settings
-            )
-            step = steps(W1, 0, envs, device)
-            step["truncated"] = step["terminated"] & False
-            host = {name: value.cpu().numpy() for name, value in step.items()}
-            prioritized = buffer.prioritized
-            floor = budget.add(W1, scale.rows, envs, prioritized=prioritized, on_device=True)
-            found[floor.name] = timed(lambda b=buffer, s=step: b.add(**s), device, scale, floor)
-            packed = budget.add(W1, scale.rows, envs, prioritized=prioritized)
-            found[f"{packed.name}, from the host"] = microseconds(
-                lambda b=buffer, s=host: b.add(**s), device, rounds=scale.rounds, calls=scale.calls
-            )["median"]
-    return found
+def sample_and_update(
+    buffer: ReplayBuffer, size: int, device: torch.device
+) -> Callable[[], object]:
+    """Draw a batch into memory that is used again, and give its rows new priorities."""
+    batch, values = buffer.empty_batch(size), errors(size, device)
+
+    def step() -> None:
+        buffer.sample(size, out=batch)
+        buffer.update_priorities(batch.ids, values)
+
+    return step
 
 
 def flatness(device: torch.device, scale: Scale) -> dict[str, Any]:
     """The same batch from rings of very different sizes, of rows of one byte."""
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"us": {}, "left_out": {}}
     for leaves in scale.leaves:
+        name = f"{leaves:.0e}"
+        reason = no_room(leaves, device)
+        if reason:
+            found["left_out"][name] = reason
+            continue
         buffer = full(ONE_BYTE, leaves, PER, device, chunk=1 << 22)
-        batch, values = buffer.empty_batch(scale.batch), errors(scale.batch, device)
-
-        def step(buffer=buffer, batch=batch, values=values) -> None:  # type: ignore[no-untyped-def]
-            buffer.sample(scale.batch, out=batch)
-            buffer.update_priorities(batch.ids, values)
-
-        found[f"{leaves:.0e}"] = timed(step, device, scale)
-        del buffer, batch, step
+        found["us"][name] = timed(sample_and_update(buffer, scale.batch, device), device, scale)
+        del buffer
         if device.type == "cuda":
             torch.cuda.empty_cache()
     return found
+
+
+def no_room(leaves: int, device: torch.device) -> str | None:
+    """Why a ring of so many rows is left out: it would take more than half of what is free."""
+    needed = plan(leaves, ONE_BYTE, sampler=PER, device=device.type).on_device
+    free = free_memory(device)
+    if free is None or 2 * needed <= free:
+        return None
+    return f"needs {needed / 1e9:.1f} GB; {free / 1e9:.1f} GB are free"
 
 
 def gather(device: torch.device, scale: Scale) -> dict[str, Any]:
@@ -117,9 +102,9 @@ def gather(device: torch.device, scale: Scale) -> dict[str, Any]:
     floor = budget.sample(W1, scale.rows, count, prioritized=False)
     source = torch.zeros(floor.bytes // 2, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
-    few = {"rounds": scale.rounds, "calls": max(2, scale.calls // 10)}
-    copied = microseconds(lambda: target.copy_(source), device, **few)["median"]
-    drawn = microseconds(lambda: buffer.sample(count, out=batch), device, **few)["median"]
+    few = replace(scale, calls=max(1, scale.calls // 10))
+    copied = microseconds(lambda: target.copy_(source), device, few)["median"]
+    drawn = microseconds(lambda: buffer.sample(count, out=batch), device, few)["median"]
     return {
         "rows": count,
         "bytes": floor.bytes,
@@ -137,7 +122,7 @@ def memory(device: torch.device, scale: Scale) -> dict[str, Any]:
         buffer = ReplayBuffer(rows, STATES, sampler=PER, device=device)
         planned = buffer.memory()
         found[str(rows)] = {
-            "planned": planned.total,
+            "planned": planned.on_device,
             "row_bytes": planned.row_bytes,
             "allocated": allocated(device) - before,
         }
@@ -150,11 +135,9 @@ def allocated(device: torch.device) -> int:
     return torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
 
 
-TIMES: dict[str, Callable[[torch.device, Scale], dict[str, Any]]] = {
+SPEED: dict[str, Callable[[torch.device, Scale], dict[str, Any]]] = {
     "prioritized step": prioritized_step,
-    "add": adds,
     "gather": gather,
-    "rivals": rivals,
     "memory": memory,
     "flatness": flatness,
 }

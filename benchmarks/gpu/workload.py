@@ -28,34 +28,56 @@ class Scale:
     Attributes:
         rows: Of the rings that are checked and measured.
         leaves: Of the rings that only differ in size.
+        rivals: Rows of the rings that others draw from too.
         gathered: Rows of the large gather.
+        far: Rows of 448 bytes; so many that their addresses need 64 bits.
         batch: Rows of a batch.
+        envs: Environments of an add.
+        stream: Steps of an extend.
         draws: That a distribution is judged by.
-        steps: Of a random life that is compared with the CPU's.
+        lives: Steps of a life that is compared with the CPU's.
+        flow: Steps whose data go between host and device.
+        busy: Width of the matrices that keep the device busy meanwhile.
         chunk: Rows written at a time.
+        rounds, calls: That are timed.
+        warm_up: Calls before that.
     """
 
     rows: int = 1_000_000
     leaves: tuple[int, ...] = (100_000, 1_000_000, 10_000_000, 100_000_000)
+    rivals: tuple[int, ...] = (100_000, 1_000_000)
     gathered: int = 1_000_000
+    far: int = 6_000_000
     batch: int = 256
+    envs: tuple[int, ...] = (1, 64, 4096)
+    stream: int = 4096
     draws: int = 10_000
-    steps: int = 200
+    lives: int = 200
+    flow: int = 100
+    busy: int = 2048
     chunk: int = 1 << 18
     rounds: int = 15
     calls: int = 50
+    warm_up: int = 3
 
 
 TINY = Scale(
-    rows=300,
-    leaves=(50, 200),
-    gathered=300,
-    batch=16,
-    draws=2000,
-    steps=20,
-    chunk=128,
-    rounds=2,
-    calls=2,
+    rows=60,
+    leaves=(20, 60),
+    rivals=(40,),
+    gathered=64,
+    far=50,
+    batch=8,
+    envs=(1, 3),
+    stream=5,
+    draws=400,
+    lives=4,
+    flow=3,
+    busy=2,
+    chunk=64,
+    rounds=1,
+    calls=1,
+    warm_up=1,
 )
 
 
@@ -76,6 +98,13 @@ def steps(fields: Fields, first: int, count: int, device: torch.device) -> dict[
         "next_obs": values["obs"] + 1,
         "terminated": number % 1000 == 999,
     }
+
+
+def one_time(fields: Fields, first: int, envs: int, device: torch.device) -> dict[str, Tensor]:
+    """One step of so many environments, of which no episode ends."""
+    step = steps(fields, first, envs, device)
+    never = torch.zeros_like(step["terminated"])
+    return {**step, "terminated": never, "truncated": never}
 
 
 def errors(count: int, device: torch.device, seed: int = 0) -> Tensor:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,19 +21,23 @@ from relive.storage.memory import free_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from relive.batch import BatchLayout
 
 LARGE = 1 << 28  # bytes; to ask the system what is free takes longer than a small batch
 KEPT = 4  # batches: the one in the caller's hands while the next is drawn, of two sizes
 
-# Without a global lock, counts of references say nothing about other threads.
-COUNTS_ARE_EXACT = getattr(sys, "_is_gil_enabled", lambda: True)()
-
 references = sys.getrefcount
-references_of_torch = torch.Tensor._use_count  # type: ignore[attr-defined]  # not in its stubs
-references_to_memory = torch._C._storage_Use_Count
+# Torch promises neither of them; where one is missing, no batch is taken back.
+references_of_torch: Any = getattr(torch.Tensor, "_use_count", None)
+references_to_memory: Any = getattr(torch._C, "_storage_Use_Count", None)
+
+# Without a global lock, counts of references say nothing about other threads.
+COUNTS_ARE_EXACT = (
+    getattr(sys, "_is_gil_enabled", lambda: True)()
+    and references_of_torch is not None
+    and references_to_memory is not None
+)
 
 
 class Lender:
@@ -126,4 +130,6 @@ def _alone(make: Callable[[], Any]) -> int:
 _probe = torch.empty(1, device="cpu")
 BATCH_ALONE, TENSOR_ALONE = _alone(object), _alone(lambda: torch.empty(1, device="cpu"))
 MEMORY_ALONE = _alone(_probe.untyped_storage)
-BESIDES_TENSORS = references_to_memory(_probe.untyped_storage()._cdata) - 1
+BESIDES_TENSORS = (
+    references_to_memory(_probe.untyped_storage()._cdata) - 1 if COUNTS_ARE_EXACT else 0
+)

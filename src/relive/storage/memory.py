@@ -213,13 +213,19 @@ def allocate(
                 f"the buffer needs {needed / 1e9:.2f} GB on {place}, {free / 1e9:.2f} GB are free; "
                 f"capacity={int(capacity * 0.9 * free / needed)} would fit"
             )
-    with torch.inference_mode(False):  # so that the buffer can be used inside and outside of it
-        tensors: dict[str, Tensor] = {
-            name: _zeros(shape, dtype, places[name]) for name, (shape, dtype) in shapes.items()
-        }
-        if rows_on == "host":
-            pin(tensors["rows"])
-        return State(**tensors)
+    try:
+        with torch.inference_mode(False):  # so that the buffer can be used in and outside of it
+            tensors: dict[str, Tensor] = {
+                name: _zeros(shape, dtype, places[name]) for name, (shape, dtype) in shapes.items()
+            }
+            if rows_on == "host":
+                pin(tensors["rows"])
+            return State(**tensors)
+    except torch.OutOfMemoryError as error:  # what is free is in pieces, or was taken meanwhile
+        raise ConfigError(
+            f"the buffer does not fit in one piece each into what is free on {device}; "
+            f"take fewer rows than {capacity}, or make it before other things"
+        ) from error
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -250,8 +256,9 @@ def allocate_staging(layout: RowLayout, num_envs: int) -> Tensor:
 def free_memory(device: torch.device | str = "cpu") -> int | None:
     """Bytes that can still be had on a device; None where the system does not say."""
     device = torch.device(device)
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+    if device.type == "cuda":  # torch gives back what it keeps for later before it fails
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + kept
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = next(

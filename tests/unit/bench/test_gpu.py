@@ -7,21 +7,23 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.gpu import __main__ as program
 from benchmarks.gpu import budget
 from benchmarks.gpu.__main__ import main
-from benchmarks.gpu.checks import CHECKS, NEED_CUDA
 from benchmarks.gpu.distribution import chi_square, kolmogorov_smirnov, spread
+from benchmarks.gpu.goals import judged
+from benchmarks.gpu.page import page
 from benchmarks.gpu.report import Report, brief
-from benchmarks.gpu.rivals import Cumsum, Rows, WholeTree
-from benchmarks.gpu.speed import TIMES
+from benchmarks.gpu.rivals import Cumsum, Rows
+from benchmarks.gpu.sections import NEED_CUDA, SECTIONS
 from benchmarks.gpu.workload import TINY
 
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("name", [name for name in {**CHECKS, **TIMES} if name not in NEED_CUDA])
+@pytest.mark.parametrize("name", [name for name in SECTIONS if name not in NEED_CUDA])
 def test_a_section_runs_on_small_buffers_of_the_cpu(name):
-    json.dumps({**CHECKS, **TIMES}[name](CPU, TINY))
+    json.dumps(SECTIONS[name](CPU, TINY))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
@@ -41,6 +43,33 @@ def test_a_section_that_fails_is_written_down_and_the_next_one_runs(tmp_path):
     assert first["error"] == "ZeroDivisionError: division by zero"
     assert "lambda" in first["traceback"]
     assert second["us"] == 3
+
+
+def test_a_section_that_takes_too_long_is_given_up(tmp_path):
+    report = Report(tmp_path / "gpu.json", deadline=100, head={})
+    assert not report.run("endless", lambda: [None for _ in iter(int, 1)], limit=0.05)
+    assert report.sections["endless"]["error"] == "TimeoutError: took more than 0.05 s"
+    assert report.run("next", lambda: {"us": 3.0})
+
+
+def test_another_process_goes_on_where_one_stopped(tmp_path):
+    report = Report(tmp_path / "gpu.json", deadline=100, head={"date": "today"})
+    report.run("first", lambda: {"us": 3.0})
+    other = Report(tmp_path / "gpu.json", deadline=100, head={"date": "later"})
+    other.go_on()
+    assert other.results == report.results
+    assert other.went_well
+    other.run("second", lambda: 1 / 0)
+    assert list(json.loads((tmp_path / "gpu.json").read_text())["sections"]) == ["first", "second"]
+    assert not other.went_well
+
+
+def test_a_device_that_is_lost_is_used_again_in_a_new_process(monkeypatch):
+    started = []
+    monkeypatch.setattr(program.os, "execv", lambda *command: started.append(command))
+    program.again(["--tiny", "--go-on"])
+    ((path, words),) = started
+    assert words == [path, "-m", "benchmarks.gpu", "--go-on", "--tiny"]
 
 
 def test_a_section_that_would_begin_too_late_is_left_out(tmp_path):
@@ -87,11 +116,10 @@ def test_draws_are_spread_over_their_share_of_the_mass():
     assert np.all(places < [0.5, 0.7, 1, 1])
 
 
-@pytest.mark.parametrize("kind", [Cumsum, WholeTree])
-def test_a_rival_draws_in_proportion_to_priorities(kind):
+def test_a_rival_draws_in_proportion_to_priorities():
     torch.manual_seed(0)
     priorities = torch.tensor([1.0, 0.0, 3.0, 0.0, 0.0, 4.0])
-    rival = kind(Rows(6, 4000, CPU), priorities.clone(), 4000)
+    rival = Cumsum(Rows(6, 4000, CPU), priorities.clone(), 4000)
     slots = rival.step(torch.ones(4000)).numpy()
     assert set(slots) == {0, 2, 5}
     drawn = np.bincount(slots, minlength=6)[[0, 2, 5]]
@@ -100,13 +128,52 @@ def test_a_rival_draws_in_proportion_to_priorities(kind):
 
 
 def test_a_rival_draws_by_the_priorities_that_it_was_given_last():
-    for kind in (Cumsum, WholeTree):
-        rival = kind(Rows(8, 64, CPU), torch.ones(8), 64)
-        rival.step(torch.zeros(64))  # all of them, and their priority becomes eps^alpha
-        leaves = rival.priorities if kind is Cumsum else rival.tree[rival.size :][:8]
-        assert leaves.max() < 1e-3
-        if kind is WholeTree:
-            assert rival.tree[1] == pytest.approx(float(leaves.sum()))
+    rival = Cumsum(Rows(8, 64, CPU), torch.ones(8), 64)
+    rival.step(torch.zeros(64))  # all of them, and their priority becomes eps^alpha
+    assert rival.priorities.max() < 1e-3
+
+
+# Sections as they would be found, and for each goal what is measured and whether it is met.
+FOUND = {
+    "prioritized step": {"ok": True, "sample and update": {"eager": 90.0, "graph": 24.0}},
+    "rivals": {
+        "ok": True,
+        "1e+05": {"ours": {"graph": 20.0}, "cumsum": {"graph": 40.0}},
+        "1e+06": {
+            "ours": {"eager": 90.0, "graph": 24.0},
+            "cumsum": {"graph": 30.0},
+            "torchrl, rebuilt": {"eager": 600.0, "graph": 150.0},
+            "torchrl": {"not_measured": "ImportError"},
+        },
+    },
+    "flatness": {"ok": True, "us": {"1e+05": {"graph": 20.0}, "1e+08": {"graph": 70.0}}},
+    "gather": {"ok": True, "share_of_copy": 0.75},
+    "memory": {"ok": False, "error": "RuntimeError: no", "traceback": "Traceback"},
+}
+JUDGED = [(24.0, True), (0.16, True), (0.8, True), (3.5, False), (0.75, False)]
+
+
+def test_goals_are_judged_by_what_was_measured():
+    goals = judged(FOUND)
+    assert [(goal["measured"], goal["met"]) for goal in goals] == [
+        *[(pytest.approx(measured), met) for measured, met in JUDGED],
+        (None, False),
+        (None, False),
+    ]
+    assert all(goal["measured"] is None for goal in judged({}))
+
+
+def test_the_page_tells_goals_failures_and_figures():
+    results = {"date": "today", "machine": {"gpu": "H200"}, "goals": judged(FOUND)}
+    written = page({**results, "sections": FOUND})
+    for line in (
+        "# On H200",
+        "| draw, gather and update 256 rows of a million, captured | <= 30 µs | 24 | met |",
+        "| 100000 rows of 51 floats | <= 47 MB | not measured | **not met** |",
+        "**memory**: RuntimeError: no",
+        "| 1e+08 | 70 |",
+    ):
+        assert line in written.splitlines()
 
 
 # Of W1 at a million rows: (call, launches, bytes).

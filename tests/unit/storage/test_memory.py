@@ -133,3 +133,19 @@ def test_a_plan_refuses_what_the_buffer_refuses(settings):
 def test_a_capacity_that_is_no_count_is_refused(capacity):
     with pytest.raises(ConfigError, match="capacity is a whole number >= 1"):
         plan(capacity, STATES)
+
+
+def test_what_torch_keeps_for_later_is_free(monkeypatch):
+    numbers = {"mem_get_info": (30, 100), "memory_reserved": 50, "memory_allocated": 20}
+    for name, number in numbers.items():
+        monkeypatch.setattr(torch.cuda, name, lambda _, number=number: number)
+    assert memory.free_memory("cuda") == 60
+
+
+def test_memory_that_is_free_but_in_pieces_is_refused_as_a_setting(monkeypatch):
+    def none_left(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(memory, "_zeros", none_left)
+    with pytest.raises(ConfigError, match="take fewer rows than 10"):
+        ReplayBuffer(10, {"obs": Field(), "action": Field()})

@@ -1,0 +1,124 @@
+"""What a buffer on a CUDA device does beyond the checks of the benchmark."""
+
+import threading
+
+import pytest
+import torch
+
+from benchmarks.gpu.same import require_same_batch, require_same_state
+from benchmarks.gpu.workload import PER, STATES, W1, errors, full, one_time, steps
+from relive import ConfigError, InputError, RankBased, ReplayBuffer, UnsupportedError
+from tests.triton.lives import SPECS, live
+
+CPU = torch.device("cpu")
+KINDS = ["same step", "ranks in a window", "sweeps and demonstrations", "rows on the host"]
+
+
+@pytest.fixture
+def cuda():
+    return torch.device("cuda")
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_random_calls_give_the_bits_of_the_cpu(place, name, tmp_path):
+    if place.calls < 100 and name not in KINDS:
+        pytest.skip("on the pretended device tests/triton runs the other kinds")
+    live(name, place.device, tmp_path, place.calls)
+
+
+def test_steps_of_many_threads_and_their_streams_are_all_there(place, cuda):
+    threads, each = 4, place.scale.flow
+    buffer = ReplayBuffer(threads * each, W1, sampler=PER, device=cuda)
+    rows = [one_time(W1, number, 1, cuda) for number in range(threads)]
+    torch.cuda.synchronize()
+
+    def add(number):
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(each):
+                buffer.add(**rows[number])
+
+    running = [threading.Thread(target=add, args=(number,)) for number in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    seen = buffer.all().obs[:, 0]
+    assert torch.bincount(seen.long().cpu()).tolist() == [each] * threads
+    buffer.check()
+
+
+def test_a_buffer_goes_from_device_to_device_and_back(place, cuda, tmp_path):
+    ours = full(W1, place.scale.rows, PER, cuda)
+    ours.save(tmp_path / "gpu")
+    cpu = ReplayBuffer.load(tmp_path / "gpu", device="cpu")
+    require_same_state(ours, cpu)
+    cpu.save(tmp_path / "cpu")
+    back = ReplayBuffer.load(tmp_path / "cpu", device="cuda")
+    again = ReplayBuffer(place.scale.rows, W1, sampler=PER, device=cuda, seed=5)
+    again.load_state_dict(back.state_dict())
+    batches = [buffer.sample(place.scale.batch) for buffer in (cpu, ours, back, again)]
+    for batch in batches[1:]:
+        require_same_batch(batch, batches[0])
+
+
+def test_rows_on_the_host_are_drawn_and_updated_as_elsewhere(place, cuda):
+    here, there = (
+        full(W1, place.scale.rows, PER, cuda, rows_on=rows_on) for rows_on in ("host", "device")
+    )
+    assert here.memory().on_device < there.memory().on_device
+    for buffer in (here, there):
+        batch = buffer.sample(place.scale.batch)
+        buffer.update_priorities(batch.ids, errors(place.scale.batch, cuda))
+        buffer.add(**one_time(W1, 3, 1, cuda))
+    require_same_state(here, there)
+
+
+def test_more_than_the_device_has_is_refused_by_name(place, cuda):
+    free, _ = torch.cuda.mem_get_info()
+    with pytest.raises(
+        ConfigError, match=r"needs .* GB on cuda.* are free; capacity=\d+ would fit"
+    ):
+        ReplayBuffer(free // 400, STATES, device=cuda)
+    buffer = full(W1, 10, PER, cuda)
+    if place.calls > 100:  # the pretended device has as much memory as the host
+        with pytest.raises(InputError, match="draw it in parts"):
+            buffer.sample(free // 100)
+    assert len(buffer.sample(3)) == 3
+
+
+def test_what_is_of_the_host_is_refused_during_capture_and_nothing_has_changed(place, cuda):
+    buffer = full(W1, 20, PER, cuda)
+    host = {name: value[0].numpy() for name, value in one_time(W1, 0, 1, CPU).items()}
+    calls = [lambda: buffer.add(**host), buffer.clear, lambda: buffer.sample_range(3, 0, 9)]
+    graph, x = torch.cuda.CUDAGraph(), torch.zeros(1, device=cuda)
+    with torch.cuda.graph(graph):
+        x.add_(1)
+        for call in calls:
+            with pytest.raises(UnsupportedError, match="captured"):
+                call()
+    assert buffer.stats(wait=True)["added"] == len(buffer) == 20
+
+
+def test_a_sort_is_a_graph_of_its_own(place, cuda):
+    buffers = [full(W1, 20, RankBased(resort_every=1000), d) for d in (cuda, CPU)]
+    for buffer in buffers:
+        buffer.resort()
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        buffers[0].resort()
+    for buffer in buffers:
+        ids = torch.arange(20, device=buffer.device)
+        buffer.update_priorities(ids, errors(20, buffer.device, seed=3))
+    graph.replay()
+    buffers[1].resort()
+    torch.cuda.synchronize()
+    require_same_batch(*(buffer.sample(place.scale.batch) for buffer in buffers))
+
+
+def test_a_stream_longer_than_the_ring_leaves_the_newest_steps(place, cuda):
+    count = 2 * place.scale.rows + 3
+    buffers = [ReplayBuffer(place.scale.rows, W1, sampler=PER, device=d) for d in (cuda, CPU)]
+    for buffer in buffers:
+        buffer.extend(**steps(W1, 0, count, buffer.device))
+    require_same_state(*buffers)

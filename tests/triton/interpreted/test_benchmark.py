@@ -1,0 +1,56 @@
+"""The benchmark for GPUs at small size on a pretended one: it runs, and its times mean nothing."""
+
+import json
+
+import pytest
+import torch
+
+from benchmarks.gpu.__main__ import main
+from benchmarks.gpu.checks import CHECKS
+from benchmarks.gpu.flow import FLOW
+from benchmarks.gpu.rivals import Rebuilt, Rows
+from benchmarks.gpu.sections import SECTIONS
+from benchmarks.gpu.segment_tree import SegmentTree
+from benchmarks.gpu.workload import TINY
+from tests.triton.pretended import pretended
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("name", [n for n in SECTIONS if n not in {**CHECKS, **FLOW}])
+def test_a_section_that_measures_runs_on_a_device(name):
+    with pretended():
+        found = SECTIONS[name](torch.device("cuda"), TINY)
+    assert found
+    json.dumps(found)
+
+
+@pytest.mark.parametrize(("is_least", "whole"), [(False, 15.0), (True, 1.0)])
+def test_the_tree_of_torchrl_sums_and_finds_as_it_does(is_least, whole):
+    tree = SegmentTree(5, CPU, is_least=is_least)
+    tree.update(torch.tensor([0, 1, 2, 3, 4, 1]), torch.tensor([1.0, 9, 3, 4, 5, 2]))
+    assert tree.capacity == 8
+    assert tree.tree[1] == tree.query(torch.tensor([0, 5])) == whole
+    assert tree.query(torch.tensor([1, 4])) == (2 if is_least else 9)
+    assert tree.at(torch.tensor([1, 4])).tolist() == [2, 5]
+    if not is_least:
+        masses = torch.tensor([0.5, 1.0, 1.5, 3.0, 3.5, 10.0, 10.5, 15.0])
+        assert tree.find(masses).tolist() == [0, 0, 1, 1, 2, 3, 4, 4]
+
+
+def test_the_buffer_of_torchrl_draws_by_priority_and_updates():
+    torch.manual_seed(0)
+    rival = Rebuilt(Rows(6, 64, CPU), torch.tensor([1.0, 0.0, 3.0, 0.0, 0.0, 4.0]), 64)
+    slots = rival.step(torch.zeros(64))
+    assert set(slots.tolist()) == {0, 2, 5}
+    assert rival.rows.out["obs"][:, 0].tolist() == slots.tolist()
+    assert rival.sums.at(slots).max() < 1e-3
+
+
+def test_the_program_writes_results_and_a_page_and_says_whether_all_went_well(tmp_path):
+    with pretended():
+        status = main(["--tiny", "--save", str(tmp_path / "gpu.json"), "--only", "memory"])
+    results = json.loads((tmp_path / "gpu.json").read_text())
+    assert status == (0 if results["sections"]["memory"]["ok"] else 1)
+    assert results["machine"]["gpu"] == "Pretended GPU"
+    assert (tmp_path / "gpu.md").read_text().startswith("# On Pretended GPU\n")
