@@ -8,7 +8,6 @@ is in the buffer (nothing to draw, unknown ids) are not made: a GPU cannot refus
 from __future__ import annotations
 
 import copy
-import math
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +25,8 @@ from relive import (
     Uniform,
     UnsupportedError,
 )
-from relive.ops import words as w
-from tests.equivalence.states import comparable, same_bits
 from tests.properties.calls import FIELDS, Calls, Spec
+from tests.triton.sameness import assert_same_batch_there, assert_same_buffer_there
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,8 +118,7 @@ class Life:
         except (NotReadyError, InputError):
             return
         batch = getattr(self.gpu, name)(**arguments)
-        for field in expected.keys():  # noqa: SIM118 - a batch is no dict
-            assert same_bits(self.device.inner(batch[field]), expected[field]), field
+        assert_same_batch_there(self.device, batch, expected)
         self.made += 1
 
     def update_priorities(self, arguments: dict[str, Any]) -> None:
@@ -203,29 +200,8 @@ class Life:
             self.gpu = ReplayBuffer.load(self.folder / "back")
 
     def compare(self) -> None:
-        ours = {k: self.device.inner(v) for k, v in comparable(self.gpu._state).items()}
-        theirs = comparable(self.cpu._state)
-        for name in ("rows", "pending", "columns"):
-            assert len(ours[name]) == len(theirs[name])
-        width = theirs["rows"].shape[1]
-        for tensors in (ours, theirs):
-            del tensors["columns"]
-            tensors["words"] = tensors["words"].clone()
-            tensors["words"][w.ROW_BYTES - w.CAPACITY] = 0
-            for name in ("rows", "pending"):
-                tensors[name] = tensors[name][..., :width]
-        for name, expected in theirs.items():
-            assert same_bits(ours[name], expected), name
-        assert_same_numbers(self.gpu.stats(wait=True), self.cpu.stats())
+        assert_same_buffer_there(self.device, self.gpu, self.cpu)
         assert self.gpu._intake.rows <= len(self.cpu)
-
-
-def assert_same_numbers(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """All alike, but for the last bits of sums in another order."""
-    for name in ("effective_sample_size", "priority_entropy"):
-        own, expected = ours.pop(name), theirs.pop(name)
-        assert own == expected or math.isclose(own, expected, rel_tol=1e-12)
-    assert ours == theirs
 
 
 def live(name: str, device: Device, folder: Path, calls: int) -> None:
