@@ -55,7 +55,7 @@ def with_kernels(buffer: ReplayBuffer, seed: int = 0) -> ReplayBuffer:
     """The buffer, which writes by the kernels of this module from now on."""
     order = random.Random(seed)
     writes = {name: watched(getattr(cuda, name), order) for name in WRITES}
-    buffer._ops = operations(buffer.device, "cpu")._replace(**writes)
+    buffer._intake._ops = operations(buffer.device, "cpu")._replace(**writes)
     return buffer
 
 
