@@ -26,7 +26,7 @@ from relive.errors import (
     shown,
 )
 from relive.fields import Fields, fields_of
-from relive.gpu.capture import outside_capture, require_no_capture
+from relive.gpu.capture import is_captured, outside_capture, require_no_capture
 from relive.gpu.readback import Readback
 from relive.gpu.transfer import finish
 from relive.gpu.turns import Turns
@@ -1015,8 +1015,9 @@ class ReplayBuffer:
         return _unpickled, (type(self), self._settings.arguments(), arrays)
 
     def __repr__(self) -> str:
+        held = "?" if is_captured(self._device) else len(self)
         return (
-            f"ReplayBuffer({len(self)} of {self.capacity} rows, {self._settings.sampler}, "
+            f"ReplayBuffer({held} of {self.capacity} rows, {self._settings.sampler}, "
             f"num_envs={self._num_envs}, n_step={self._n_step}, {self._device})"
         )
 

@@ -86,7 +86,13 @@ class Prefetch(Iterator[Batch]):
         return self._arrived(self._drawn.popleft())
 
     def state_dict(self) -> dict[str, Any]:
-        """Copies of the batches drawn ahead, to go on exactly there. Waits for the device."""
+        """Copies of the batches drawn ahead, to go on exactly there. Waits for the device.
+
+        Raises:
+            UnsupportedError: The current stream is being captured.
+        """
+        if self._device.type == "cuda":
+            refuse_capture()
         drawn = [_columns(self._arrived(one)) for one in self._drawn]
         return {
             "drawn": [
