@@ -225,14 +225,14 @@ def test_what_the_host_can_tell_is_refused_as_on_the_cpu(device, what):
 
 
 def test_a_buffer_can_be_looked_at_while_a_graph_is_captured(device):
-    buffer = new_buffer("proportional")
+    buffer = new_buffer("proportional", device="cuda")
     with device.capture():
         assert repr(buffer).startswith("ReplayBuffer(? of ")
     assert repr(buffer).startswith("ReplayBuffer(0 of ")
 
 
 def test_what_is_drawn_ahead_cannot_be_saved_in_a_capture(device):
-    batches = new_buffer("uniform").batches(BATCH, ahead=1)
+    batches = new_buffer("uniform", device="cuda").batches(BATCH, ahead=1)
     with device.capture() as graph, pytest.raises(UnsupportedError, match="cannot be captured"):
         batches.state_dict()
     graph.replay()
