@@ -267,7 +267,7 @@ FAULTS = (
     Fault(
         "ids of a mixture go to the first buffer",
         "mixture.py",
-        "return rest + (number << SOURCE_BITS)",
+        "return torch.where(ids < 0, ids, rest + (number << SOURCE_BITS))",
         "return rest",
         ("tests/unit/test_mixture.py",),
     ),
