@@ -263,7 +263,6 @@ TABLE: dict[str, Row] = {
         REFUSED,
         {
             "len": lambda g: len(g.buffer),
-            "repr": lambda g: repr(g.buffer),
             "stats": lambda g: g.buffer.stats(wait=True),
             "rows": lambda g: g.buffer.rows([1, 2]),
             "all": lambda g: g.buffer.all(),
