@@ -175,6 +175,20 @@ def test_kernels_are_launched_on_the_device_of_a_buffer_whichever_is_current(
     assert set(seen) == {0}
 
 
+def test_the_device_that_was_current_is_so_again_after_a_call_that_fails(device, monkeypatch):
+    given = Given("proportional")
+    with torch.cuda.stream(side_stream()):
+        given.buffer.sample(BATCH)  # events are recorded from now on
+
+    def fail(*_):
+        raise torch.AcceleratorError("CUDA error: unspecified launch failure")
+
+    with current_device_at_launches(monkeypatch, 1), monkeypatch.context() as patch:
+        patch.setattr(torch.cuda.Event, "record", fail)
+        with pytest.raises(torch.AcceleratorError):
+            given.buffer.sample(BATCH)
+
+
 def test_threads_with_streams_of_their_own_write_and_draw(device):
     given, number, workers = Given("proportional"), 6, 2
     given.fill()
