@@ -810,8 +810,9 @@ class ReplayBuffer:
         except (TypeError, RecursionError) as error:
             raise CorruptError(f"the settings of the buffer are damaged: {error}") from None
         try:
-            loading.load(buffer._state, buffer._ops, folder, manifest)
-            buffer._intake.refresh()
+            with buffer._lock:  # kernels are launched on its device, whichever is current
+                loading.load(buffer._state, buffer._ops, folder, manifest)
+                buffer._intake.refresh()
         except CorruptError:
             if loading.read_settings(folder) == manifest:
                 raise

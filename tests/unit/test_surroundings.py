@@ -45,6 +45,17 @@ def test_torch_may_have_another_default_device(default_device):
     use(made())
 
 
+def test_with_another_default_device_a_buffer_is_saved_and_loaded(default_device, tmp_path):
+    buffer = made()
+    use(buffer)
+    buffer.add(
+        obs=ZEROS[0], action=0.0, reward=1.0, next_obs=ZEROS[0], terminated=False, truncated=False
+    )
+    buffer.save(tmp_path, note={"step": np.ones(2)})
+    assert len(ReplayBuffer.load(tmp_path)) == len(ReplayBuffer.load(tmp_path, capacity=5)) == 1
+    assert ReplayBuffer.saved_note(tmp_path)["step"].tolist() == [1, 1]
+
+
 def test_a_buffer_made_in_inference_mode_can_be_used_outside_of_it():
     with torch.inference_mode():
         buffer = made()

@@ -16,7 +16,8 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
     """The tensor on a device: itself if it is there, else a copy.
 
     From host memory to a GPU the host does not wait: the copy is made of a pinned one, which torch
-    keeps until it has been read. From a GPU to the host it does.
+    keeps until it has been read; so the tensor may change at once, also one that is pinned itself.
+    From a GPU to the host it waits.
 
     Raises:
         UnsupportedError: it is in host memory, and a CUDA graph is being captured.
@@ -25,7 +26,8 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
         return tensor
     if device.type == "cuda" and tensor.is_cpu:
         refuse_capture()
-        return tensor.pin_memory().to(device, non_blocking=True)
+        staged = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
+        return staged.copy_(tensor).to(device, non_blocking=True)
     return tensor.to(device)
 
 

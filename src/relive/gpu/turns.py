@@ -62,8 +62,10 @@ class Turns:
         stream.wait_event(self._last)
 
     def _end(self) -> None:
-        if not is_captured(self._device):
-            self._stream = torch.cuda.current_stream(self._device)
-            if self._last is not None:
-                self._last.record(self._stream)
-        self._guard.close()
+        try:
+            if not is_captured(self._device):
+                self._stream = torch.cuda.current_stream(self._device)
+                if self._last is not None:
+                    self._last.record(self._stream)
+        finally:
+            self._guard.close()

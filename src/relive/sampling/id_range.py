@@ -34,6 +34,8 @@ def id_range(start: Any, stop: Any, device: torch.device) -> tuple[int, int] | T
             raise InputError(f"ids are >= 0; given {first} and {last}")
         return first, last
     if isinstance(start, Tensor) or isinstance(stop, Tensor):
-        ends = (torch.as_tensor(end, dtype=torch.int64) for end in (start, stop))
+        ends = (
+            e if isinstance(e, Tensor) else torch.tensor(e, device="cpu") for e in (start, stop)
+        )
         return torch.stack([moved(end, device) for end in ends])
-    return moved(torch.tensor([start, stop]), device)
+    return moved(torch.tensor([start, stop], device="cpu"), device)

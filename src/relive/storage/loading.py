@@ -163,7 +163,7 @@ def _arrays(folder: Path, manifest: dict[str, Any]) -> dict[str, Tensor]:
     check_size(folder, file)  # before so much memory is asked for
     try:
         arrays = {
-            name: torch.empty(shape, dtype=getattr(torch, dtype))
+            name: torch.empty(shape, dtype=getattr(torch, dtype), device="cpu")
             for name, (dtype, shape) in manifest["arrays"].items()
         }
     except RuntimeError as error:  # more than there is
@@ -195,7 +195,8 @@ def _targets(state: State, row_bytes: int, segment: dict[str, Any]) -> Iterator[
     """Where the rows of a segment go; those that are not held any more go nowhere."""
     oldest, _ = ring_range(state)
     start, stop = segment["start"], segment["stop"]
-    scratch = torch.empty(max(1, SCRATCH // row_bytes), row_bytes, dtype=torch.uint8)
+    num_rows = max(1, SCRATCH // row_bytes)
+    scratch = torch.empty(num_rows, row_bytes, dtype=torch.uint8, device="cpu")
     while start < min(stop, oldest):
         count = min(len(scratch), min(stop, oldest) - start)
         yield bytes_of(scratch[:count])

@@ -60,7 +60,7 @@ def _kept(value: Any, arrays: list[Tensor], where: str) -> dict[str, Any]:
             f"{where} is an array of {value.dtype}; torch has no such numbers"
         ) from None
     try:
-        kept = torch.empty(given.shape, dtype=given.dtype).copy_(given)  # dense, and on the CPU
+        kept = torch.empty(given.shape, dtype=given.dtype, device="cpu").copy_(given)  # dense
     except RuntimeError as error:  # of a type that torch cannot copy, or without memory
         raise InputError(f"{where} cannot be kept: {error}") from None
     arrays.append(kept)

@@ -145,8 +145,12 @@ class Saver:
             self._write(*what)
         except BaseException as error:  # for whoever asks the future
             failure = error
-        with self._lock:
+        try:
+            with self._lock:
+                self._running = None
+        except BaseException as error:  # a device that is lost gives no turn: nobody may wait on
             self._running = None
+            failure = failure or error
         if failure is None:
             done.set_result(None)
         else:

@@ -71,6 +71,7 @@ class Snapshot:
         """Rows up to id `next_id` are about to be written; the lock is held.
 
         What they overwrite is copied, on the device where it is: the host does not wait for it.
+        Where a GPU has no room for that, it goes to host memory, and the host waits.
 
         Args:
             next_id: None if it is not known.
@@ -90,9 +91,13 @@ class Snapshot:
         first, count = next(self._runs(self._next, stop))
         if self.moving:
             count = min(count, max(1, PIECE // self._rows.shape[1]))
-        self._next += count
         piece = self._rows[first : first + count]
-        return piece.to(device, copy=self.moving)
+        try:
+            copied = piece.to(device, copy=self.moving)
+        except torch.OutOfMemoryError:
+            copied = piece.to("cpu", copy=True)
+        self._next += count  # not before: a piece that could not be copied is still to be taken
+        return copied
 
     def _runs(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """First slot and number of slots of each run of ring ids in a range."""

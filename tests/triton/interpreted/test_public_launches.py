@@ -273,3 +273,26 @@ def test_replays_overwrite_nothing_that_a_save_in_the_background_still_needs(dev
     saved = type(buffer).load(tmp_path / "saved", device="cuda")
     assert same_bits(device.inner(saved._state.rows)[:7], expected[:7])
     assert not same_bits(device.inner(buffer._state.rows)[:7], expected[:7])
+
+
+def test_a_device_without_room_for_rows_that_a_save_still_needs_gives_them_to_the_host(
+    device, tmp_path, monkeypatch
+):
+    given = Given("uniform", capacity=8)
+    given.fill()
+    move = torch.Tensor.to
+
+    def without_room(tensor, place, **options):
+        if options.get("copy") and torch.device(place).type == "cuda":
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return move(tensor, place, **options)
+
+    with given.buffer._lock:  # the thread that writes has to wait
+        expected = given.buffer.state_dict()["tensors"]["rows"].cpu()
+        done = given.buffer.save(tmp_path / "saved", background=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.Tensor, "to", without_room)
+            given.buffer.extend(**given.times_there)
+    done.result()
+    saved = type(given.buffer).load(tmp_path / "saved", device="cuda")
+    assert same_bits(device.inner(saved._state.rows)[:7], expected[:7])

@@ -142,6 +142,24 @@ def test_arrays_of_the_host_may_be_overwritten_at_once(device):
     assert given.buffer.all().reward.tolist() == cpu.all().reward.tolist()
 
 
+def test_pinned_memory_of_the_host_may_be_overwritten_at_once_too(device):
+    given, cpu = Given("proportional"), new_buffer("proportional", device="cpu")
+    values = {k: v.clone().pin_memory() for k, v in given.times.items()}
+    errors = given.errors.clone().pin_memory()
+    cpu.extend(**given.times)
+    cpu.update_priorities(given.ids, given.errors)
+    device.lag = True
+    with device.forbid_waits():
+        given.buffer.extend(**values)
+        given.buffer.update_priorities(given.ids, errors)
+        for value in (*values.values(), errors):
+            value.fill_(1)
+    device.lag = False
+    assert given.buffer.all().obs.tolist() == cpu.all().obs.tolist()
+    ids = cpu.live_ids()
+    assert given.buffer.priorities(ids).tolist() == cpu.priorities(ids).tolist()
+
+
 def test_a_host_that_is_64_steps_ahead_waits_for_the_oldest(device):
     given = Given("uniform")
     device.launch = lambda *_: device.stream.put(lambda: None)

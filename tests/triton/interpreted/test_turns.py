@@ -9,6 +9,8 @@ from contextlib import contextmanager
 import pytest
 import torch
 
+from relive import ReplayBuffer
+from relive.ops.launch import launch
 from tests.triton.pretended import OrderError, pretended
 from tests.triton.sameness import assert_same_batch_there, assert_same_buffer_there
 from tests.triton.table import BATCH, Given, arrays, new_buffer
@@ -137,6 +139,54 @@ def test_no_event_is_recorded_while_all_calls_come_from_one_stream(device, monke
         with torch.cuda.stream(side_stream()):
             given.buffer.sample(BATCH)
         assert len(seen) == 2  # behind the call before, and behind this one
+
+
+@contextmanager
+def current_device_at_launches(monkeypatch, number):
+    """A list of which device is current when kernels are launched, where it was `number` before."""
+    seen, current = [], [number]
+
+    @contextmanager
+    def select(device):
+        before, current[0] = current[0], device.index
+        yield
+        current[0] = before
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.cuda, "current_device", lambda: current[0])
+        patch.setattr(torch.cuda, "device", select)
+        patch.setattr(launch, "listeners", [lambda *_: seen.append(current[0])])
+        yield seen
+        assert current == [number]
+
+
+@pytest.mark.parametrize("capacity", [60, 50])
+def test_kernels_are_launched_on_the_device_of_a_buffer_whichever_is_current(
+    device, capacity, monkeypatch, tmp_path
+):
+    given = Given("proportional")
+    with current_device_at_launches(monkeypatch, 1) as seen:
+        everything(given)
+        given.buffer.save(tmp_path)
+        before = len(seen)
+        loaded = ReplayBuffer.load(tmp_path, device="cuda:0", capacity=capacity)
+        assert len(seen) > before  # for its sums
+        loaded.grown(70)
+    assert set(seen) == {0}
+
+
+def test_the_device_that_was_current_is_so_again_after_a_call_that_fails(device, monkeypatch):
+    given = Given("proportional")
+    with torch.cuda.stream(side_stream()):
+        given.buffer.sample(BATCH)  # events are recorded from now on
+
+    def fail(*_):
+        raise torch.AcceleratorError("CUDA error: unspecified launch failure")
+
+    with current_device_at_launches(monkeypatch, 1), monkeypatch.context() as patch:
+        patch.setattr(torch.cuda.Event, "record", fail)
+        with pytest.raises(torch.AcceleratorError):
+            given.buffer.sample(BATCH)
 
 
 def test_threads_with_streams_of_their_own_write_and_draw(device):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from relive.errors import InputError, UnsupportedError
-from relive.gpu.pinned import Slots, pinned_memory
+from relive.gpu.pinned import Slot, Slots, pinned_memory
 
 if TYPE_CHECKING:
     from tests.unit.gpu.conftest import Device
@@ -45,6 +45,16 @@ def test_when_as_many_as_allowed_are_under_way_the_oldest_is_waited_for(device: 
     sent = [send(slots) for _ in range(3)]
     assert [send(slots) for _ in range(4)] == [*sent, sent[0]]
     assert device.waited == [1, 2, 3, 4]
+
+
+def test_while_there_may_be_more_only_the_oldest_is_asked_for(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Slot] = []
+    slots, is_free = Slots(8, most=3), Slot.is_free
+    monkeypatch.setattr(Slot, "is_free", lambda slot: asked.append(slot) or is_free(slot))
+    sent = [send(slots) for _ in range(3)]
+    assert [slot.memory.data_ptr() for slot in asked] == [sent[0]] * 2
 
 
 def test_a_slot_in_somebodys_hands_is_given_to_nobody_else(device: Device) -> None:

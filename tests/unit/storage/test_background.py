@@ -118,6 +118,30 @@ def test_a_failure_is_told_by_the_future_and_the_save_before_stays(tmp_path, mon
     assert len(list(tmp_path.iterdir())) == 4  # nothing is left of the one that failed
 
 
+class Lost:
+    """The lock of a buffer whose device is lost after some calls."""
+
+    def __init__(self, calls):
+        self.calls = calls
+
+    def __enter__(self):
+        self.calls -= 1
+        if self.calls < 0:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    def __exit__(self, *_):
+        pass
+
+
+def test_who_waits_for_it_hears_of_a_device_that_is_lost(tmp_path):
+    buffer = numbered(10)
+    buffer._saver._lock = Lost(calls=1)
+    saving = buffer.save(tmp_path, background=True)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        saving.result(60)
+    assert not buffer._saver.active
+
+
 def test_it_cannot_be_called_off(tmp_path):
     buffer = numbered(10)
     saving = buffer.save(tmp_path, background=True)

@@ -166,5 +166,5 @@ def prepared(state: State) -> tuple[Choices, Tensor]:
 
 def _bounds(ids: tuple[int, int] | Tensor, device: torch.device) -> Tensor:
     if isinstance(ids, tuple):
-        return moved(torch.tensor(ids), device)
+        return moved(torch.tensor(ids, device="cpu"), device)
     return ids
