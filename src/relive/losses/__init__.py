@@ -9,7 +9,7 @@ from relive.losses.policy import (
     temperature_loss,
 )
 from relive.losses.td import huber, squared, td_error, td_target, weighted_loss, weighted_mean
-from relive.losses.twin import clipped_double_target, row_error, smoothed_action
+from relive.losses.twin import clipped_double_target, critics_loss, row_error, smoothed_action
 
 __all__ = [
     "huber",
@@ -23,6 +23,7 @@ __all__ = [
     "kl_divergence",
     "project",
     "clipped_double_target",
+    "critics_loss",
     "row_error",
     "smoothed_action",
     "deterministic_policy_loss",

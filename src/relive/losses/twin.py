@@ -14,7 +14,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from relive.losses.td import td_target
+from relive.losses.td import LOSSES, LossKind, td_target, weighted_mean
 
 RowError = Literal["mean", "max"]
 Bound = Tensor | float
@@ -55,6 +55,20 @@ def clipped_double_target(reward: Tensor, discount: Tensor, q_next: Tensor) -> T
         float `[B]`.
     """
     return td_target(reward, discount, q_next.amin(0))
+
+
+def critics_loss(delta: Tensor, weights: Tensor, kind: LossKind = "mse") -> Tensor:
+    """Of each critic its own: sum_k mean_i w_i l(delta_ki).
+
+    Args:
+        delta: Signed TD errors, with gradient. float `[K, B]`.
+        weights: Importance weights. float `[B]`.
+        kind: `"huber"` or `"mse"` (half the square).
+
+    Returns:
+        float `[]`.
+    """
+    return weighted_mean(LOSSES[kind](delta).sum(0), weights)
 
 
 def row_error(delta: Tensor, kind: RowError) -> Tensor:

@@ -21,8 +21,8 @@ class NoisyLinear(nn.Module):
         e_w = f(e_out) f(e_in)^T    e_b = f(e_out)    f(e) = sign(e) sqrt(|e|)
 
     The factorised noise of Fortunato et al. 2018, eq. 9 to 11: F + G normal draws instead of F * G.
-    The noise is 0 until `draw` is called, and stays as it is until the next call, as long as the
-    module is in training mode; in evaluation mode the means act.
+    The noise is 0, so that the means act, until `draw` is called; it stays as it is until the next
+    call.
 
     Args:
         in_features: Width of the input, F.
@@ -50,17 +50,18 @@ class NoisyLinear(nn.Module):
         self.register_buffer("noise_in", torch.zeros(in_features), persistent=False)
         self.register_buffer("noise_out", torch.zeros(out_features), persistent=False)
 
-    def draw(self, stream: RandomStream) -> None:
-        """Takes new noise from `stream`, on the device of the module."""
+    def draw(self, stream: RandomStream | None) -> None:
+        """Takes new noise from `stream`, on the device of the module; None: noise of 0."""
         for noise in (self.noise_in, self.noise_out):
-            normal = stream.normal(len(noise))
-            noise.copy_(normal.sign() * normal.abs().sqrt_())
+            if stream is None:
+                noise.zero_()
+            else:
+                normal = stream.normal(len(noise))
+                noise.copy_(normal.sign() * normal.abs().sqrt_())
 
     def forward(self, x: Tensor) -> Tensor:
         """`[B, out_features]` of `x` `[B, in_features]`."""
         mean = functional.linear(x, self.weight, self.bias)
-        if not self.training:
-            return mean
         # the noise of the weights is an outer product, so it never has to be written out
         spread = functional.linear(x * self.noise_in, self.weight_sigma, self.bias_sigma)
         return mean + spread * self.noise_out
@@ -75,8 +76,8 @@ def noisy(sigma: float) -> Layer:
     return layer
 
 
-def draw_noise(module: nn.Module, stream: RandomStream) -> None:
-    """New noise for every noisy layer of `module`, in place."""
+def draw_noise(module: nn.Module, stream: RandomStream | None) -> None:
+    """New noise for every noisy layer of `module`, in place; None: noise of 0."""
     for layer in module.modules():
         if isinstance(layer, NoisyLinear):
             layer.draw(stream)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from relive.losses import clipped_double_target, row_error, smoothed_action
+from relive.losses import clipped_double_target, critics_loss, row_error, smoothed_action
 
 
 def test_the_target_takes_the_smaller_critic_of_each_row():
@@ -32,6 +32,13 @@ def test_the_noise_is_clipped_and_then_the_action_even_in_a_lopsided_box():
 def test_a_box_of_one_bound_for_all_dimensions_may_be_numbers():
     action, noise = torch.tensor([[0.0, 0.8]]), torch.tensor([[-0.7, 0.4]])
     assert smoothed_action(action, noise, 0.5, -1.0, 1.0).tolist() == [[-0.5, 1.0]]
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("mse", 3.25), ("huber", 2.1)])
+def test_each_critic_has_its_own_loss_with_the_weight_outside(kind, expected):
+    delta, weights = torch.tensor([[1.0, -2.0], [-3.0, 1.0]]), torch.tensor([1.0, 0.6])
+    # rows of 5 and 2.5 for mse, of 3 and 2 for huber
+    assert critics_loss(delta, weights, kind).item() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("mean", [2.0, 1.5]), ("max", [3.0, 2.0])])
