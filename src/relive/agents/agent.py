@@ -16,18 +16,29 @@ if TYPE_CHECKING:
 
     from relive.agents.update import UpdateResult
     from relive.batch import Batch
+    from relive.fields import Field, Fields
+    from relive.nn.action_scale import ActionScale
 
 
 class Agent(Protocol):
     """Acts, and learns from batches; it knows nothing of the buffer.
 
     Attributes:
+        obs: Field of one observation, or a mapping of fields.
+        config: Its settings.
         device: Where it learns.
         updates: Updates made so far.
     """
 
+    obs: Field | Fields
+    config: Any
     device: torch.device
     updates: int
+
+    @property
+    def actions(self) -> int | ActionScale:
+        """How many actions it has, or their box."""
+        ...
 
     @property
     def policy(self) -> nn.Module:

@@ -171,6 +171,11 @@ class DQN:
         """The network that acts."""
         return self.online
 
+    @property
+    def actions(self) -> int:
+        """How many actions there are."""
+        return self.num_actions
+
     # -- act
 
     def act(self, obs: Any, epsilon: float) -> NDArray[np.int64]:
