@@ -82,7 +82,7 @@ def kl_divergence(cross_entropy: Tensor, target: Tensor) -> Tensor:
     """KL(m || p) = H(m, p) - H(m): how wrong a row is, 0 once the prediction is the target.
 
     The cross-entropy of a row never falls below the entropy of its target, so it would keep the
-    priority of rows high whose returns are truly random (Hessel et al. 2018, section 3, take KL).
+    priority of rows high whose returns are truly random (Hessel et al. 2018, Rainbow, take KL).
 
     Args:
         cross_entropy: H(m, p). float `[B]`.

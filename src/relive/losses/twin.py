@@ -23,8 +23,8 @@ Bound = Tensor | float
 def smoothed_action(action: Tensor, noise: Tensor, clip: Bound, low: Bound, high: Bound) -> Tensor:
     """A target action blurred by bounded noise: clip(a + clip(noise, -c, c), low, high).
 
-    Fujimoto et al. 2018, eq. 14: near actions should have near values. Clipped twice: the noise, so
-    that the action stays near, and the sum, so that it stays one the environment knows.
+    Fujimoto et al. 2018, section 5.3: near actions should have near values. Clipped twice: the
+    noise, so that the action stays near, and the sum, so that it stays one the environment knows.
 
     Args:
         action: Of the target policy. float `[B, D]`.
@@ -42,7 +42,7 @@ def smoothed_action(action: Tensor, noise: Tensor, clip: Bound, low: Bound, high
 
 
 def clipped_double_target(reward: Tensor, discount: Tensor, q_next: Tensor) -> Tensor:
-    """The smallest critic bootstraps: r + g * min_k Q'_k(s', a') (Fujimoto et al. 2018, eq. 10).
+    """The smallest critic bootstraps: r + g * min_k Q'_k(s', a') (Fujimoto et al. 2018).
 
     Of two estimates with independent errors the smaller one is not, on average, too high.
 

@@ -52,7 +52,7 @@ class DuelingHead(nn.Module):
 class CategoricalHead(nn.Module):
     """Logits of N atoms for each of A actions: `[B, F] -> [B, A, N]`.
 
-    Bellemare et al. 2017 (C51); dueling as Hessel et al. 2018, section 3, put it: value and
+    Bellemare et al. 2017 (C51); dueling as Hessel et al. 2018 (Rainbow) put it: value and
     advantages are added atom by atom, before the softmax.
 
     Args:
