@@ -1,6 +1,5 @@
 """Agents: they know `Batch`, never the buffer, and hand back one error a row."""
 
-from relive.agents.agent import Agent
 from relive.agents.c51 import C51, C51Config
 from relive.agents.ddpg import DDPG, DDPGConfig
 from relive.agents.dqn import DQN, DQNConfig
@@ -10,7 +9,6 @@ from relive.agents.update import UpdateResult
 from relive.nn.action_scale import ActionScale
 
 __all__ = [
-    "Agent",
     "C51",
     "C51Config",
     "DDPG",

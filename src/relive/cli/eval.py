@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from relive.agents import Agent
+    from relive.agents.agent import Agent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from relive.envs.make import action_bounds, num_actions
 from relive.errors import ConfigError
 
 if TYPE_CHECKING:
-    from relive.agents import Agent
+    from relive.agents.agent import Agent
     from relive.fields import Field, Fields
 
 Algorithm = Literal["dqn", "c51", "ddpg", "td3", "sac"]

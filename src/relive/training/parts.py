@@ -15,7 +15,7 @@ from relive.training.runtime import resolve_device
 if TYPE_CHECKING:
     from gymnasium.vector import SyncVectorEnv
 
-    from relive.agents import Agent
+    from relive.agents.agent import Agent
     from relive.training.config import TrainConfig
 
 

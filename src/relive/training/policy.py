@@ -21,7 +21,7 @@ from relive.training.algorithms import algorithm_of, new_agent
 from relive.training.config import agent_config
 
 if TYPE_CHECKING:
-    from relive.agents import Agent
+    from relive.agents.agent import Agent
     from relive.fields import Fields
 
 POLICY = "policy.safetensors"

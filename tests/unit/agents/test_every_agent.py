@@ -10,6 +10,7 @@ import torch
 from relive import Field, Proportional
 from relive.errors import ConfigError, InputError
 from relive.storage.notes import flatten
+from tests.triton.waits import no_waits
 from tests.unit.agents.batches import values
 from tests.unit.agents.kinds import BOX, CONTINUOUS, KINDS, NUM_ACTIONS, make, rows_for
 
@@ -169,13 +170,28 @@ def global_numpy_state():
 
 
 @every
-def test_an_update_reads_nothing_back(kind, monkeypatch):
-    buffer, agent = rows_for(kind), make(kind)
+@pytest.mark.parametrize("settings", [{}, {"max_grad_norm": 1.0, "lr_end": 0.0}], ids=str)
+def test_an_update_waits_for_nothing(kind, settings):
+    buffer, agent = rows_for(kind), make(kind, **settings)
     batches = buffer.sample(16), buffer.sample(16)
-    for reading in ("item", "tolist", "__float__", "__int__", "__bool__", "numpy", "nonzero"):
-        monkeypatch.setattr(torch.Tensor, reading, lambda *_: pytest.fail("the update waited"))
-    for _ in range(2):
-        agent.update(*batches)
+    with no_waits():
+        for _ in range(2):
+            agent.update(*batches)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("dqn", {"double": False, "dueling": True}),
+        ("c51", {"double": True, "dueling": True, "noisy_sigma": 0.5}),
+        ("sac", {"critics": 5, "target_critics": 2, "layer_norm": True, "policy_value": "mean"}),
+    ],
+)
+def test_no_setting_makes_an_update_wait(kind, settings):
+    buffer, agent = rows_for(kind), make(kind, **settings)
+    batch = buffer.sample(16)
+    with no_waits():
+        agent.update(batch)
 
 
 # -- saving ------------------------------------------------------------------------------------
