@@ -62,7 +62,7 @@ def test_the_best_action_of_a_lopsided_box_is_found(kind, config, sampler):
 
 @SAMPLERS
 @pytest.mark.parametrize("dueling", [False, True])
-def test_c51_learns_a_distribution_and_then_finds_nothing_more_to_learn(dueling, sampler):
+def test_c51_learns_the_distribution_of_a_return_and_takes_the_best_mean(dueling, sampler):
     # action 0 pays -1 or 1, action 1 always 0.2
     rows = torch.arange(512)
     action = rows % 2
@@ -80,8 +80,10 @@ def test_c51_learns_a_distribution_and_then_finds_nothing_more_to_learn(dueling,
         terminated=torch.ones(512, dtype=torch.bool),
         truncated=torch.zeros(512, dtype=torch.bool),
     )
-    config = C51Config(hidden=(16,), atoms=11, v_min=-1.0, v_max=1.0, lr=1e-2, dueling=dueling)
-    agent = C51(Field((1,)), 2, config)
+    config = C51Config(
+        hidden=(16,), atoms=11, v_min=-1.0, v_max=1.0, lr=1e-2, lr_end=0.0, dueling=dueling
+    )
+    agent = C51(Field((1,)), 2, config, planned_updates=400)
     learn(agent, buffer, 400)
     probs = agent.online(torch.ones(1, 1)).softmax(2)[0]
     assert probs[0, [0, -1]].tolist() == pytest.approx([0.5, 0.5], abs=0.1)

@@ -81,8 +81,9 @@ def cross_entropy(log_probs: Tensor, target: Tensor) -> Tensor:
 def kl_divergence(cross_entropy: Tensor, target: Tensor) -> Tensor:
     """KL(m || p) = H(m, p) - H(m): how wrong a row is, 0 once the prediction is the target.
 
-    The cross-entropy of a row never falls below the entropy of its target, so it would keep the
-    priority of rows high whose returns are truly random (Hessel et al. 2018, Rainbow, take KL).
+    The cross-entropy of a row never falls below the entropy of its target, so as a priority it
+    would keep rows high whose target is spread out, although they are predicted well (Hessel et al.
+    2018, Rainbow, take the divergence).
 
     Args:
         cross_entropy: H(m, p). float `[B]`.
