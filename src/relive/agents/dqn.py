@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from relive.agents.update import UpdateResult
+from relive.agents.agent import check_settings, count_envs, tensors_of
+from relive.agents.update import UpdateResult, accumulate
 from relive.errors import ConfigError
 from relive.losses.td import LossKind, WeightOn, td_error, td_target, weighted_loss
 from relive.nn.adam import Adam
@@ -74,7 +75,7 @@ class DQNConfig:
     """Part of the run over which epsilon falls from its start to its end."""
 
     def __post_init__(self) -> None:
-        for name, valid, expected in (
+        table = (
             ("hidden", self.hidden and min(self.hidden) >= 1, "widths >= 1, at least one"),
             ("lr", self.lr > 0, "> 0"),
             ("lr_end", self.lr_end is None or self.lr_end >= 0, ">= 0 or None"),
@@ -86,9 +87,13 @@ class DQNConfig:
             ("epsilon_start", 0 <= self.epsilon_start <= 1, "in [0, 1]"),
             ("epsilon_end", 0 <= self.epsilon_end <= 1, "in [0, 1]"),
             ("epsilon_fraction", 0 < self.epsilon_fraction <= 1, "in (0, 1]"),
-        ):
-            if not valid:
-                raise ConfigError(f"agent.{name} is {expected}; given {getattr(self, name)!r}")
+        )
+        check_settings(self, table)
+
+    def epsilon(self, total_steps: int) -> Linear:
+        """Share of random actions after so many steps of a run of `total_steps`."""
+        steps = max(1, round(self.epsilon_fraction * total_steps))
+        return Linear(self.epsilon_start, self.epsilon_end, steps)
 
 
 # -- networks ----------------------------------------------------------------------------------
@@ -161,6 +166,16 @@ class DQN:
         self.learning_rate = Linear(self.config.lr, lr_end, max(1, planned_updates))
         self.updates = 0
 
+    @property
+    def policy(self) -> QNetwork:
+        """The network that acts."""
+        return self.online
+
+    @property
+    def actions(self) -> int:
+        """How many actions there are."""
+        return self.num_actions
+
     # -- act
 
     def act(self, obs: Any, epsilon: float) -> NDArray[np.int64]:
@@ -173,7 +188,7 @@ class DQN:
         Returns:
             Actions `[E]`. Waits for the device.
         """
-        num_envs = len(next(iter(obs.values())) if isinstance(obs, dict) else obs)
+        num_envs = count_envs(obs)
         explore = self.rng.random(num_envs) < epsilon
         if not explore.any():
             return self.act_greedy(obs)
@@ -183,35 +198,24 @@ class DQN:
     def act_greedy(self, obs: Any) -> NDArray[np.int64]:
         """The action of highest value for each of E observations; `[E]`. Waits for the device."""
         with torch.inference_mode():
-            action: NDArray[np.int64] = self.online(self._tensors(obs)).argmax(1).cpu().numpy()
+            q = self.online(tensors_of(obs, self.device))
+            action: NDArray[np.int64] = q.argmax(1).cpu().numpy()
         return action
-
-    def _tensors(self, obs: Any) -> Any:
-        if isinstance(obs, dict):
-            return {name: self._tensors(entry) for name, entry in obs.items()}
-        return torch.from_numpy(obs).to(self.device)
 
     # -- update
 
-    def update(self, batch: Batch) -> UpdateResult:
-        """One step of Adam on a batch, and of the target network when it is due. Waits for nothing.
+    def update(self, *batches: Batch) -> UpdateResult:
+        """One step of Adam, and of the target network when it is due. Waits for nothing.
 
         Args:
-            batch: B rows on any device.
+            *batches: Rows on any device; several are learned from as if they were one.
 
         Returns:
             |delta| of every row, from before the step, and metrics.
         """
         config = self.config
-        batch = batch.to(self.device)
-        with torch.no_grad():
-            target = td_target(batch.reward, batch.discount, self._next_value(batch.next_obs))
-        q = self.online(batch.obs).gather(1, batch.action.unsqueeze(1)).squeeze(1)
-        delta = td_error(q, target)
-        loss = weighted_loss(delta, batch.weights, config.loss, config.weight_on)
-
         self.parameters.grad.zero_()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss, delta, q = accumulate([b.to(self.device) for b in batches], self._terms)
         grad_norm = self.parameters.clip_grad(config.max_grad_norm)
         self.optimizer.step(self.learning_rate(self.updates))
 
@@ -219,14 +223,31 @@ class DQN:
         if self.updates % config.target_period == 0:
             self.target_parameters.step_towards(self.parameters, config.tau)
 
-        magnitude = delta.detach().abs()
+        magnitude = delta.abs()
         metrics = {
-            "loss": loss.detach(),
+            "loss": loss,
             "td_error": magnitude.mean(),
-            "q_mean": q.detach().mean(),
+            "q_mean": q.mean(),
             "grad_norm": grad_norm,
         }
         return UpdateResult(td_error=magnitude, metrics=metrics)
+
+    def _terms(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """The loss `[]`, delta and the values of the actions taken, `[B]` each."""
+        with torch.no_grad():
+            target = td_target(batch.reward, batch.discount, self._next_value(batch.next_obs))
+        q = self.online(batch.obs).gather(1, batch.action.unsqueeze(1)).squeeze(1)
+        delta = td_error(q, target)
+        loss = weighted_loss(delta, batch.weights, self.config.loss, self.config.weight_on)
+        return loss, delta, q
+
+    def _next_value(self, next_obs: Observation) -> Tensor:
+        """Value of the observation each row ends in, `[B]`."""
+        q_target: Tensor = self.target(next_obs)
+        if not self.config.double:
+            return q_target.amax(1)
+        best = self.online(next_obs).argmax(1, keepdim=True)
+        return q_target.gather(1, best).squeeze(1)
 
     # -- save
 
@@ -247,11 +268,3 @@ class DQN:
         self.optimizer.load_state_dict(state["optimizer"])
         self.updates = state["updates"]
         self.rng.bit_generator.state = state["rng"]
-
-    def _next_value(self, next_obs: Observation) -> Tensor:
-        """Value of the observation each row ends in, `[B]`."""
-        q_target: Tensor = self.target(next_obs)
-        if not self.config.double:
-            return q_target.amax(1)
-        best = self.online(next_obs).argmax(1, keepdim=True)
-        return q_target.gather(1, best).squeeze(1)

@@ -1,10 +1,19 @@
-"""What an update of any agent hands back."""
+"""What an update of any agent hands back, and how it gets the gradient of several batches."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
+
+from relive.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from relive.batch import Batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,9 +22,46 @@ class UpdateResult:
 
     Attributes:
         td_error: How wrong each row was, before the weight and before the step: non-negative,
-            float `[B]`. What `ReplayBuffer.update_priorities` is given.
+            float `[B]`, batch after batch if there were several. What
+            `ReplayBuffer.update_priorities` is given.
         metrics: Name to 0-dimensional tensor, the same names at every update.
     """
 
     td_error: Tensor
     metrics: dict[str, Tensor]
+
+
+def accumulate(
+    batches: Sequence[Batch],
+    terms_of: Callable[[Batch], tuple[Tensor, ...]],
+    inputs: Sequence[Tensor] | None = None,
+) -> list[Tensor]:
+    """Adds to `.grad` the gradient of the mean loss over the rows of all batches.
+
+    As if they were one batch, but with the memory of one after the other.
+
+    Args:
+        batches: At least one.
+        terms_of: Of one batch: its mean loss, float `[]`, then tensors `[B]` to keep.
+        inputs: The only parameters that get a gradient; None: all.
+
+    Returns:
+        The mean loss, and what was kept, of all rows; none of them has a gradient.
+
+    Raises:
+        InputError: No batch.
+    """
+    if not batches:
+        raise InputError("an update takes at least one batch; given none")
+    rows = sum(map(len, batches))
+    parts = []
+    for batch in batches:
+        loss, *kept = terms_of(batch)
+        if len(batches) > 1:
+            loss = loss * (len(batch) / rows)
+        loss.backward(inputs=inputs)  # type: ignore[no-untyped-call]
+        parts.append([loss.detach(), *(values.detach() for values in kept)])
+    if len(parts) == 1:
+        return parts[0]
+    losses, *columns = zip(*parts, strict=True)
+    return [torch.stack(losses).sum(), *map(torch.cat, columns)]

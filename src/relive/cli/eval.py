@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relive.cli.options import RunPath, parse
-from relive.envs import make_env, num_actions
+from relive.envs import make_env
 from relive.errors import ConfigError, InputError, ReliveError
 from relive.fields import fields_of
 from relive.report.read import CONFIG, read_config
 from relive.training import REFERENCES, evaluate, evaluation_seeds, load_policy
+from relive.training.algorithms import actions_of, algorithm_of
 from relive.training.config import MOST_THREADS
 from relive.training.runtime import cpu_settings
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from relive.agents import DQN
+    from relive.agents.agent import Agent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,7 @@ def env_of(path: Path) -> str:
     return str(env)
 
 
-def policy_of(path: Path, env_id: str) -> DQN:
+def policy_of(path: Path, env_id: str) -> Agent:
     """The agent of a run, which can act in an environment.
 
     Raises:
@@ -87,10 +88,10 @@ def policy_of(path: Path, env_id: str) -> DQN:
         what = " ".join(str(error).split())[:200]
         raise InputError(f"the policy in {path} cannot be read: {what}") from None
     with closing(make_env(env_id)) as env:
-        obs, actions = fields_of(env)["obs"], num_actions(env)
-    if (agent.obs, agent.num_actions) != (obs, actions):
+        obs, actions = fields_of(env)["obs"], actions_of(env, algorithm_of(agent.config))
+    if (agent.obs, agent.actions) != (obs, actions):
         raise InputError(
-            f"the policy in {path} is for observations {agent.obs} and {agent.num_actions} actions,"
+            f"the policy in {path} is for observations {agent.obs} and actions {agent.actions},"
             f" {env_id} has {obs} and {actions}"
         )
     return agent

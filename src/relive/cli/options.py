@@ -6,10 +6,11 @@ import io
 import re
 import sys
 from contextlib import redirect_stderr
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING as NO_DEFAULT
+from dataclasses import fields, is_dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from relive.cli.closest import unknown
 from relive.errors import ConfigError, MissingExtraError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Settings = TypeVar("Settings")
+MISSING: Any = tyro.MISSING_NONPROP  # in a default: an option that has to be given
 RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -52,7 +54,8 @@ def parse(
         words: The words of the command line behind the command.
         command: The command as the user types it.
         about: What `--help` says first; None takes the docstring of the dataclass.
-        default: Values for the options that are not given; None takes those of the dataclass.
+        default: Values for the options that are not given; None takes those of the dataclass. Where
+            a field may be one of several dataclasses, the default says which.
 
     Returns:
         The settings.
@@ -61,7 +64,7 @@ def parse(
         ConfigError: An option does not exist or a value does not fit; one line says what would.
         SystemExit: `--help` was asked for and has been printed.
     """
-    missing = [] if default is not None else list(missing_options(settings, words))
+    missing = list(missing_options(settings, words, default))
     complaint = io.StringIO()
     try:
         with redirect_stderr(complaint):
@@ -71,35 +74,39 @@ def parse(
                 args=[*words, *(f"{option}=x" for option in missing)],  # to hear of all else
                 prog=command,
                 description=about,
-                default=tyro.MISSING_NONPROP if default is None else default,
+                default=MISSING if default is None else default,
                 return_unknown_args=True,
+                config=(tyro.conf.AvoidSubcommands,),
             )
     except SystemExit as stop:
         if not stop.code:
             raise
         said = "; ".join((sentence(complaint.getvalue()), *map(is_missing, missing)))
         raise ConfigError(said) from None
-    wrong = [] if not left else [stray(left, settings)]
+    wrong = [] if not left else [stray(left, settings, default)]
     if wrong or missing:
         said = "; ".join((*wrong, *map(is_missing, missing)))
         raise ConfigError(f"{said} ({command} --help)")
     return parsed
 
 
-def stray(left: Sequence[str], settings: type) -> str:
+def stray(left: Sequence[str], settings: type, default: object = None) -> str:
     """What is wrong with words that belong to no option."""
     option = next((word.partition("=")[0] for word in left if word.startswith("-")), None)
     if option is None:
         return f"{left[0]!r} belongs to no option"
-    return unknown("option", option, [*option_names(settings), "--help"], most=4)
+    return unknown("option", option, [*option_names(settings, default), "--help"], most=4)
 
 
-def missing_options(settings: type, words: Sequence[str]) -> Iterator[str]:
+def missing_options(settings: type, words: Sequence[str], default: object = None) -> Iterator[str]:
     """The options that must be given and are not; those that take a word."""
     hints, given = get_type_hints(settings), {word.partition("=")[0] for word in words}
     for field in fields(settings):
         option = f"--{field.name.replace('_', '-')}"
-        needed = field.default is MISSING and field.default_factory is MISSING
+        if default is None:
+            needed = field.default is NO_DEFAULT and field.default_factory is NO_DEFAULT
+        else:
+            needed = getattr(default, field.name) is MISSING
         if needed and hints[field.name] is str and option not in given:
             yield option
 
@@ -146,16 +153,21 @@ def without(option: str, words: Sequence[str]) -> list[str]:
     return kept
 
 
-def option_names(settings: type, prefix: str = "--") -> Iterator[str]:
+def option_names(settings: type, default: object = None, prefix: str = "--") -> Iterator[str]:
     """The options that a dataclass stands for, those of nested ones with their dotted prefix.
 
-    A field with an annotation for tyro is no option but a word in its place.
+    Where a field may be one of several dataclasses, those of the one in `default`, or of all. A
+    field with an annotation for tyro is no option but a word in its place.
     """
     hints = get_type_hints(settings, include_extras=True)
     for field in fields(settings):
         hint, name = hints[field.name], field.name.replace("_", "-")
-        if isinstance(hint, type) and is_dataclass(hint):
-            yield from option_names(hint, f"{prefix}{name}.")
+        value = getattr(default, field.name, None)
+        members = (kind for kind in (hint, *get_args(hint)) if isinstance(kind, type))
+        kinds = [kind for kind in members if is_dataclass(kind)]
+        if kinds:
+            for kind in [type(value)] if is_dataclass(value) else kinds:
+                yield from option_names(kind, value, f"{prefix}{name}.")
         elif get_origin(hint) is not Annotated:
             yield prefix + name
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, get_args
 
 from relive.cli.closest import unknown
 from relive.cli.main import INTERRUPTED
-from relive.cli.options import parse, value_of, without
-from relive.envs import make_env, num_actions
+from relive.cli.options import MISSING, parse, value_of, without
+from relive.envs import make_env
 from relive.errors import ConfigError, MissingExtraError, ReliveError
 from relive.training import TensorBoard, TrainConfig, preset, resume
 from relive.training import run as run_training
+from relive.training.algorithms import Algorithm, actions_of
 from relive.training.checkpoint import require_same
-from relive.training.config import Algorithm
 from relive.training.console import Console
 from relive.training.records import RunResumed, RunStarted
 from relive.training.run import run_settings, with_run_directory
@@ -68,7 +68,7 @@ def run(words: Sequence[str]) -> int:
 def begin(config: TrainConfig) -> RunResult:
     """A new run."""
     with closing(make_env(config.env)) as env:
-        num_actions(env)  # refuses before a directory is made
+        actions_of(env, config.algorithm)  # refuses before a directory is made
     kernels()
     config = with_run_directory(config)
     assert config.out is not None  # filled in
@@ -116,8 +116,7 @@ def settings(words: Sequence[str]) -> TrainConfig:
     algorithm = next((name for name in ALGORITHMS if name == given), None)
     if algorithm is None:
         raise ConfigError(unknown("algorithm", given, ALGORITHMS))
-    env = value_of("--env", words)
-    default = None if env is None else preset(algorithm, env)
+    default = preset(algorithm, value_of("--env", words) or MISSING)
     return parse(
         TrainConfig,
         words[1:],

@@ -10,6 +10,7 @@ from relive.errors import ConfigError, MissingExtraError
 if TYPE_CHECKING:
     from gymnasium import Env
     from gymnasium.vector import SyncVectorEnv
+    from numpy.typing import NDArray
 
 
 def make_env(env_id: str) -> Env[Any, Any]:
@@ -78,6 +79,20 @@ def num_actions(env: Any) -> int:
     if not isinstance(space, Discrete) or space.start != 0:
         raise ConfigError(f"the action space is {space}; expected Discrete(n), actions from 0 on")
     return int(space.n)
+
+
+def action_bounds(env: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Smallest and largest action of an environment, or of one copy of a vector environment.
+
+    Raises:
+        ConfigError: Its actions are no box of floats.
+    """
+    from gymnasium.spaces import Box
+
+    space = getattr(env, "single_action_space", None) or env.action_space
+    if not isinstance(space, Box) or space.dtype is None or space.dtype.kind != "f":
+        raise ConfigError(f"the action space is {space}; expected Box(low, high) of floats")
+    return space.low, space.high
 
 
 def _gymnasium() -> Any:

@@ -86,7 +86,23 @@ def weighted_loss(
     loss = LOSSES[kind]
     if weight_on == "td_error":
         return loss(weights * delta).mean()
-    return torch.dot(weights, loss(delta)) / len(delta)
+    return weighted_mean(loss(delta), weights)
+
+
+def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:
+    """mean_i w_i * l_i: what every loss of every agent ends in.
+
+    Divided by the number of rows, not by the sum of weights: a weight below 1 makes the step
+    smaller (Schaul et al. 2016, section 3.4).
+
+    Args:
+        losses: Of each row. float `[B]`.
+        weights: Importance weights. float `[B]`.
+
+    Returns:
+        float `[]`.
+    """
+    return torch.dot(weights, losses) / len(losses)
 
 
 LOSSES = {"huber": huber, "mse": squared}

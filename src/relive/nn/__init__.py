@@ -1,22 +1,38 @@
 """Modules only: encoders, trunks, heads; their first weights come from a generator passed in."""
 
+from relive.nn.action_scale import ActionScale
+from relive.nn.actor_critic import Critics, DeterministicPolicy, GaussianPolicy, Temperature
 from relive.nn.adam import Adam
 from relive.nn.conv import ConvEncoder
 from relive.nn.encoders import DictEncoder, Encoder, FlatEncoder, encoder_for
+from relive.nn.ensemble import EnsembleMLP
 from relive.nn.flat import FlatParameters
-from relive.nn.heads import DuelingHead, QHead
+from relive.nn.heads import CategoricalHead, DuelingHead, QHead
 from relive.nn.mlp import MLP, linear
+from relive.nn.noisy import NoisyLinear, draw_noise, noisy
+from relive.nn.streams import RandomStream
 
 __all__ = [
+    "ActionScale",
     "Adam",
+    "CategoricalHead",
     "ConvEncoder",
+    "Critics",
+    "DeterministicPolicy",
     "DictEncoder",
     "DuelingHead",
     "Encoder",
+    "EnsembleMLP",
     "FlatEncoder",
     "FlatParameters",
+    "GaussianPolicy",
     "MLP",
+    "NoisyLinear",
     "QHead",
+    "RandomStream",
+    "Temperature",
+    "draw_noise",
     "encoder_for",
     "linear",
+    "noisy",
 ]

@@ -1,4 +1,7 @@
-"""The last part of a value network: from F features to the values of A actions."""
+"""The last part of a value network: from F features to the values of A actions.
+
+A value is a number, or a distribution over N atoms.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from relive.nn.mlp import linear
 
 if TYPE_CHECKING:
     import torch
+
+    from relive.nn.mlp import Layer
 
 
 class QHead(nn.Module):
@@ -42,3 +47,42 @@ class DuelingHead(nn.Module):
         advantage = self.advantage(features)
         q: Tensor = self.value(features) + advantage - advantage.mean(-1, keepdim=True)
         return q
+
+
+class CategoricalHead(nn.Module):
+    """Logits of N atoms for each of A actions: `[B, F] -> [B, A, N]`.
+
+    Bellemare et al. 2017 (C51); dueling as Hessel et al. 2018 (Rainbow) put it: value and
+    advantages are added atom by atom, before the softmax.
+
+    Args:
+        in_features: Width of the features, F.
+        num_actions: A.
+        atoms: N.
+        generator: Draws the first weights.
+        dueling: One head for the state, one for the actions.
+        layer: Makes the layers.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_actions: int,
+        atoms: int,
+        generator: torch.Generator,
+        *,
+        dueling: bool = False,
+        layer: Layer = linear,
+    ) -> None:
+        super().__init__()
+        self.shape = (-1, num_actions, atoms)
+        self.advantage = layer(in_features, num_actions * atoms, generator)
+        self.value = layer(in_features, atoms, generator) if dueling else None
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Logits `[B, A, N]` of features `[B, F]`."""
+        logits: Tensor = self.advantage.forward(features).view(self.shape)
+        if self.value is None:
+            return logits
+        value: Tensor = self.value.forward(features).unsqueeze(1)
+        return value + logits - logits.mean(1, keepdim=True)

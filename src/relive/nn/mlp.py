@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    Layer = Callable[[int, int, torch.Generator], nn.Module]
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -51,20 +53,35 @@ class MLP(nn.Module):
         in_features: Width of the input.
         hidden: Widths of the layers; none makes this the identity.
         generator: Draws the first weights.
+        layer_norm: Bring each row to mean 0 and deviation 1 before the ReLU, with a learned scale
+            and shift (Ba et al. 2016).
+        layer: Makes the layers.
 
     Attributes:
         out_features: Width of the output: the last of `hidden`, or `in_features`.
     """
 
-    def __init__(self, in_features: int, hidden: Sequence[int], generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        in_features: int,
+        hidden: Sequence[int],
+        generator: torch.Generator,
+        *,
+        layer_norm: bool = False,
+        layer: Layer = linear,
+    ) -> None:
         super().__init__()
         widths = [in_features, *hidden]
-        self.layers = nn.ModuleList(linear(*pair, generator) for pair in itertools.pairwise(widths))
+        self.layers = nn.ModuleList(layer(*pair, generator) for pair in itertools.pairwise(widths))
+        self.norms = nn.ModuleList(map(nn.LayerNorm, hidden)) if layer_norm else None
         self.out_features = widths[-1]
 
     def forward(self, x: Tensor) -> Tensor:
         """Features `[B, out_features]` of `x` `[B, in_features]`."""
-        for layer in self.layers:
+        for place, layer in enumerate(self.layers):
             # forward, not a call: looking for hooks costs as much as a small layer
-            x = layer.forward(x).relu_()
+            x = layer.forward(x)
+            if self.norms is not None:
+                x = self.norms[place].forward(x)
+            x = x.relu_()
         return x

@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 import torch
 
-from relive.agents.dqn import DQNConfig
+from relive.agents import DQNConfig
 from relive.errors import ConfigError, InputError
 from relive.sampling import Proportional, RankBased, Recent, Sampler, Uniform
 from relive.schedules import Linear
+from relive.training.algorithms import CONFIGS, AgentConfig, Algorithm, algorithm_of
 
-Algorithm = Literal["dqn"]
 MOST_THREADS = 1024
 PRIORITIES = frozenset({"alpha", "beta", "normalize", "uniform_share"})
 SETTINGS_OF_SAMPLER = {
@@ -132,8 +132,6 @@ class TrainConfig:
         ConfigError: A value outside its range, or values that do not fit each other.
     """
 
-    algorithm: Algorithm = "dqn"
-    """Which agent."""
     env: str
     """Id of a Gymnasium environment."""
     total_steps: int = 50_000
@@ -153,7 +151,9 @@ class TrainConfig:
     train_every: int = 4
     """Steps between two bursts of updates."""
     updates_per_train: int = 1
-    """Updates in a burst."""
+    """Updates in a burst; over `train_every` it is the ratio of updates to data."""
+    accumulate: int = 1
+    """Batches whose mean gradient makes one update."""
     eval_episodes: int = 20
     """Greedy episodes after training; 0 for none."""
     log_every: int = 500
@@ -164,8 +164,8 @@ class TrainConfig:
     """Save the rows of the buffer too; without them a run that is resumed fills it anew."""
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     """The buffer."""
-    agent: DQNConfig = field(default_factory=DQNConfig)
-    """The agent."""
+    agent: AgentConfig = field(default_factory=DQNConfig)
+    """The agent; what kind of settings these are says which."""
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -176,6 +176,7 @@ class TrainConfig:
             ("learning_starts", 0),
             ("train_every", 1),
             ("updates_per_train", 1),
+            ("accumulate", 1),
             ("eval_episodes", 0),
             ("log_every", 1),
             ("save_every", 0),
@@ -192,6 +193,11 @@ class TrainConfig:
                 raise ConfigError(
                     f"{name} cuda: this machine, or its PyTorch, has no CUDA; use cpu"
                 )
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """Which agent."""
+        return algorithm_of(self.agent)
 
     @property
     def planned_updates(self) -> int:
@@ -211,7 +217,7 @@ class TrainConfig:
     def to_json(self) -> dict[str, Any]:
         """The settings as plain values, nested."""
         plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self), default=str))
-        return plain
+        return {"algorithm": self.algorithm, **plain}
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> TrainConfig:
@@ -221,9 +227,23 @@ class TrainConfig:
             InputError: A setting is unknown, as one of another version may be.
         """
         try:
-            agent = dict(plain["agent"], hidden=tuple(plain["agent"]["hidden"]))
+            settings = dict(plain)
+            agent = agent_config(settings.pop("algorithm"), settings["agent"])
             out = plain["out"] and Path(plain["out"])
             replay = ReplayConfig(**plain["replay"])
-            return cls(**dict(plain, replay=replay, agent=DQNConfig(**agent), out=out))
+            return cls(**dict(settings, replay=replay, agent=agent, out=out))
         except (KeyError, TypeError) as error:
             raise InputError(f"these are not the settings of a run: {error}") from None
+
+
+def agent_config(algorithm: str, plain: dict[str, Any]) -> AgentConfig:
+    """The settings of an agent from plain values.
+
+    Raises:
+        KeyError: There is no such algorithm, or the settings have no `hidden`.
+        TypeError: A setting is unknown.
+    """
+    kind = next((kind for name, kind in CONFIGS.items() if name == algorithm), None)
+    if kind is None:
+        raise KeyError(f"algorithm {algorithm}")
+    return kind(**dict(plain, hidden=tuple(plain["hidden"])))

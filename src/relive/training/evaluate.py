@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Policy(Protocol):
     """Something that acts."""
 
-    def act_greedy(self, obs: Any) -> NDArray[np.int64]:
-        """Actions `[E]` for the observations of E environments."""
+    def act_greedy(self, obs: Any) -> NDArray[Any]:
+        """Actions `[E, ...]` for the observations of E environments."""
         ...
 
 

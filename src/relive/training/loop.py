@@ -12,10 +12,10 @@ import time
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
+import torch
 
 from relive.envs.make import episodes_of, resume_episodes
 from relive.errors import UnsupportedError
-from relive.schedules import Linear
 from relive.training.evaluate import evaluate, evaluation_seeds
 from relive.training.measure import Episodes, MetricMeans, priority_histogram
 from relive.training.parts import Parts, build
@@ -54,12 +54,10 @@ class Trainer:
     """
 
     def __init__(self, config: TrainConfig, parts: Parts) -> None:
-        agent = config.agent
-        exploring_steps = max(1, round(agent.epsilon_fraction * config.total_steps))
         self.config = config
         self._env, self._env_seeds = parts.env, parts.env_seeds
         self._buffer, self._agent = parts.buffer, parts.agent
-        self._epsilon = Linear(agent.epsilon_start, agent.epsilon_end, exploring_steps)
+        self._epsilon = config.agent.epsilon(config.total_steps)
         self._episodes = Episodes(config.num_envs)
         self._means = MetricMeans()
         self._batches = parts.buffer.batches(
@@ -206,15 +204,17 @@ class Trainer:
                 yield SaveDue(step=self._step)
 
     def _learn(self, updates: int) -> None:
-        """Draws a batch, learns from it and tells the buffer how wrong it was, `updates` times."""
+        """Draws batches, learns from them, tells the buffer how wrong it was; `updates` times."""
         buffer, agent, batch_size = self._buffer, self._agent, self.config.replay.batch_size
         if not buffer.ready(batch_size):
             return
         for _ in range(updates):
-            batch = next(self._batches)
-            result = agent.update(batch)
+            batches = [next(self._batches) for _ in range(self.config.accumulate)]
+            result = agent.update(*batches)
             if buffer.prioritized:
-                buffer.update_priorities(batch.ids, result.td_error)
+                errors = torch.split(result.td_error, batch_size)
+                for batch, of_batch in zip(batches, errors, strict=True):
+                    buffer.update_priorities(batch.ids, of_batch)
             self._means.add(result.metrics)
 
     def _progress(self) -> TrainingProgress:
@@ -227,6 +227,9 @@ class Trainer:
             td_error=means.get("td_error"),
             q_mean=means.get("q_mean"),
             grad_norm=means.get("grad_norm"),
+            actor_loss=means.get("actor_loss"),
+            temperature=means.get("temperature"),
+            entropy=means.get("entropy"),
             epsilon=self.epsilon,
             beta=self._buffer.beta,
             fill=len(self._buffer) / self._buffer.capacity,

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from relive.agents.dqn import DQN
 from relive.buffer import ReplayBuffer
-from relive.envs.make import make_vector_env, num_actions
+from relive.envs.make import make_vector_env
 from relive.fields import fields_of
+from relive.training.algorithms import actions_of, new_agent
 from relive.training.runtime import buffer_device, resolve_device
 
 if TYPE_CHECKING:
     from gymnasium.vector import SyncVectorEnv
 
+    from relive.agents.agent import Agent
     from relive.training.config import TrainConfig
 
 
@@ -31,7 +32,7 @@ class Parts(NamedTuple):
     env: SyncVectorEnv
     env_seeds: list[int | None]
     buffer: ReplayBuffer
-    agent: DQN
+    agent: Agent
 
 
 def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
@@ -46,12 +47,13 @@ def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
     """
     env_stream, buffer_stream, agent_stream = np.random.SeedSequence(config.seed).spawn(3)
     env = make_vector_env(config.env, config.num_envs)
+    actions = actions_of(env, config.algorithm)
     replay = config.replay
     if buffer is None:
         buffer = ReplayBuffer.for_env(
             env,
             replay.capacity,
-            sampler=replay.build_sampler(config.planned_updates),
+            sampler=replay.build_sampler(config.planned_updates * config.accumulate),
             window=replay.build_window(),
             n_step=replay.n_step,
             gamma=replay.gamma,
@@ -60,10 +62,10 @@ def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
             seed=int(buffer_stream.generate_state(1)[0]),
             track_reuse=True,
         )
-    agent = DQN(
-        fields_of(env)["obs"],
-        num_actions(env),
+    agent = new_agent(
         config.agent,
+        fields_of(env)["obs"],
+        actions,
         planned_updates=config.planned_updates,
         device=resolve_device(config.device),
         seed=agent_stream,

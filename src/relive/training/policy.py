@@ -14,38 +14,41 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from relive.agents.dqn import DQN, DQNConfig
+from relive.agents import ActionScale
 from relive.errors import InputError
 from relive.fields import Field
+from relive.training.algorithms import algorithm_of, new_agent
+from relive.training.config import agent_config
 
 if TYPE_CHECKING:
+    from relive.agents.agent import Agent
     from relive.fields import Fields
 
 POLICY = "policy.safetensors"
 FORMAT = "relive-policy-1"
 
 
-def save_policy(agent: DQN, path: Path | str) -> None:
-    """Writes the online network of `agent` to `path`, in one step: a file there stays whole."""
+def save_policy(agent: Agent, path: Path | str) -> None:
+    """Writes the network by which `agent` acts to `path`, in one step: a file there stays whole."""
     from safetensors.torch import save_file
 
     path = Path(path)
     metadata = {
         "format": FORMAT,
-        "algorithm": "dqn",
+        "algorithm": algorithm_of(agent.config),
         "obs": json.dumps(_fields_to_json(agent.obs)),
-        "num_actions": str(agent.num_actions),
+        **_actions_to_text(agent.actions),
         "agent": json.dumps(dataclasses.asdict(agent.config)),
     }
     # parameters are views of one vector, which the format does not allow
-    weights = {name: value.clone() for name, value in agent.online.state_dict().items()}
+    weights = {name: value.clone() for name, value in agent.policy.state_dict().items()}
     unfinished = path.with_suffix(".part")
     save_file(weights, unfinished, metadata)
     unfinished.replace(path)
 
 
-def load_policy(path: Path | str, device: torch.device | str = "cpu") -> DQN:
-    """The agent saved in a run directory, or in a file, ready to act.
+def load_policy(path: Path | str, device: torch.device | str = "cpu") -> Agent:
+    """The agent in a run directory, or in a file, ready to act; networks that only learn are new.
 
     Args:
         path: A run directory, or its `policy.safetensors`.
@@ -73,15 +76,26 @@ def load_policy(path: Path | str, device: torch.device | str = "cpu") -> DQN:
             f"{path} does not hold a policy of this version: expected format {FORMAT}, "
             f"found {metadata.get('format')}"
         )
-    config = json.loads(metadata["agent"])
-    agent = DQN(
+    agent = new_agent(
+        agent_config(metadata["algorithm"], json.loads(metadata["agent"])),
         _fields_from_json(json.loads(metadata["obs"])),
-        int(metadata["num_actions"]),
-        DQNConfig(**dict(config, hidden=tuple(config["hidden"]))),
+        _actions_from_text(metadata),
         device=device,
     )
-    agent.online.load_state_dict(weights)
+    agent.policy.load_state_dict(weights)
     return agent
+
+
+def _actions_to_text(actions: int | ActionScale) -> dict[str, str]:
+    if isinstance(actions, int):
+        return {"num_actions": str(actions)}
+    return {"low": json.dumps(actions.low.tolist()), "high": json.dumps(actions.high.tolist())}
+
+
+def _actions_from_text(metadata: Mapping[str, str]) -> int | ActionScale:
+    if "num_actions" in metadata:
+        return int(metadata["num_actions"])
+    return ActionScale(json.loads(metadata["low"]), json.loads(metadata["high"]))
 
 
 def _fields_to_json(fields: Field | Fields) -> dict[str, Any]:

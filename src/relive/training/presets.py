@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from relive.agents.dqn import DQNConfig
+import dataclasses
+from typing import TYPE_CHECKING
+
+from relive.agents import C51Config, DDPGConfig, DQNConfig, SACConfig, TD3Config
 from relive.references import REFERENCES
-from relive.training.config import Algorithm, ReplayConfig, TrainConfig
+from relive.training.config import ReplayConfig, TrainConfig
+
+if TYPE_CHECKING:
+    from relive.training.algorithms import Algorithm
 
 __all__ = ["PRESETS", "REFERENCES", "preset"]
 
@@ -39,9 +45,67 @@ PRESETS: dict[tuple[Algorithm, str], TrainConfig] = {
             epsilon_fraction=0.12,
         ),
     ),
+    ("c51", "CartPole-v1"): TrainConfig(
+        env="CartPole-v1",
+        total_steps=50_000,
+        learning_starts=1_000,
+        train_every=256,
+        updates_per_train=128,
+        replay=ReplayConfig(capacity=100_000, batch_size=64),
+        agent=C51Config(
+            v_min=0.0,
+            v_max=100.0,  # a step pays 1, and gamma is 0.99
+            lr=1e-3,
+            lr_end=0.0,
+            target_period=128,
+            epsilon_end=0.04,
+            epsilon_fraction=0.16,
+        ),
+    ),
+    ("ddpg", "Pendulum-v1"): TrainConfig(
+        env="Pendulum-v1",
+        total_steps=20_000,
+        learning_starts=1_000,
+        train_every=1,
+        replay=ReplayConfig(sampler="uniform", capacity=200_000, batch_size=256, gamma=0.98),
+        agent=DDPGConfig(lr=1e-3),
+    ),
+    ("td3", "Pendulum-v1"): TrainConfig(
+        env="Pendulum-v1",
+        total_steps=20_000,
+        learning_starts=1_000,
+        train_every=1,
+        replay=ReplayConfig(sampler="uniform", capacity=200_000, batch_size=256, gamma=0.98),
+        agent=TD3Config(lr=1e-3),
+    ),
+    ("sac", "Pendulum-v1"): TrainConfig(
+        env="Pendulum-v1",
+        total_steps=20_000,
+        learning_starts=100,
+        train_every=1,
+        replay=ReplayConfig(sampler="uniform", capacity=200_000, batch_size=256),
+        agent=SACConfig(lr=1e-3),
+    ),
 }
+
+_CONTINUOUS = TrainConfig(
+    env="",
+    total_steps=1_000_000,
+    learning_starts=10_000,
+    train_every=1,
+    replay=ReplayConfig(sampler="uniform", capacity=1_000_000, batch_size=256),
+)
+DEFAULTS: dict[Algorithm, TrainConfig] = {
+    "dqn": TrainConfig(env=""),
+    "c51": TrainConfig(env="", agent=C51Config()),
+    "ddpg": dataclasses.replace(_CONTINUOUS, agent=DDPGConfig()),
+    "td3": dataclasses.replace(_CONTINUOUS, agent=TD3Config()),
+    "sac": dataclasses.replace(_CONTINUOUS, agent=SACConfig()),
+}
+"""For environments without a preset: those of the papers on MuJoCo for continuous actions."""
 
 
 def preset(algorithm: Algorithm, env: str) -> TrainConfig:
     """The preset of an environment, or the defaults for one that has none."""
-    return PRESETS.get((algorithm, env)) or TrainConfig(algorithm=algorithm, env=env)
+    found = PRESETS.get((algorithm, env))
+    return found or dataclasses.replace(DEFAULTS[algorithm], env=env)

@@ -64,11 +64,17 @@ class TrainingProgress:
     loss: float | None
     """Mean loss; None if there was no update."""
     td_error: float | None
-    """Mean of |delta| over rows."""
+    """Mean over rows of the error that the buffer is told: |delta|, or the divergence of C51."""
     q_mean: float | None
     """Mean value of the actions in the batches."""
     grad_norm: float | None
-    """Mean length of the gradient, before it is clipped."""
+    """Mean length of the gradient of the values, before it is clipped."""
+    actor_loss: float | None
+    """Mean loss of the policy; None for agents without one, so in the next two."""
+    temperature: float | None
+    """What a unit of entropy is worth."""
+    entropy: float | None
+    """Mean entropy of the policy, in nats, of actions in [-1, 1]."""
     epsilon: float
     """Share of random actions now."""
     beta: float | None

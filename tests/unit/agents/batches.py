@@ -5,14 +5,24 @@ import torch
 from relive import Field, ReplayBuffer
 
 
-def filled_buffer(rows=64, obs=None, num_actions=3, seed=0, **settings):
-    """A buffer with random rows, a fifth of them terminated and a fifth truncated."""
+def filled_buffer(rows=64, obs=None, num_actions=3, box=None, seed=0, **settings):
+    """A buffer with random rows, a fifth of them terminated and a fifth truncated.
+
+    Actions are numbers below `num_actions`, or fill the `box`, (low, high), if there is one.
+    """
     obs = obs or Field((4,))
     generator = torch.Generator().manual_seed(seed)
-    buffer = ReplayBuffer(rows, {"obs": obs, "action": Field((), torch.int64)}, **settings)
+    if box is None:
+        action = Field((), torch.int64)
+        actions = torch.randint(num_actions, (rows,), generator=generator)
+    else:
+        low, high = (torch.as_tensor(bound) for bound in box)
+        action = Field(tuple(low.shape))
+        actions = low + (high - low) * torch.rand(rows, *low.shape, generator=generator)
+    buffer = ReplayBuffer(rows, {"obs": obs, "action": action}, **settings)
     buffer.extend(
         obs=values(obs, rows, generator),
-        action=torch.randint(num_actions, (rows,), generator=generator),
+        action=actions,
         reward=torch.randn(rows, generator=generator),
         next_obs=values(obs, rows, generator),
         terminated=torch.rand(rows, generator=generator) < 0.2,

@@ -69,6 +69,39 @@ def test_training_leaves_a_run_directory_to_evaluate_and_report(
     assert ("Priorities" in html) is (sampler == "proportional")
 
 
+@pytest.mark.parametrize("algorithm", ["c51", "ddpg", "td3", "sac"])
+def test_every_algorithm_is_trained_evaluated_watched_and_reported(
+    out: Path, algorithm: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env = "CartPole-v1" if algorithm == "c51" else "Pendulum-v1"
+    words = ["train", algorithm, *TINY[2:], "--env", env, "--total-steps", "120"]
+    assert main([*words, "--out", str(out)]) == 0
+    assert main(["eval", str(out), "--episodes", "1"]) == 0
+    assert main(["watch", str(out), "--once"]) == 0
+    assert main(["report", str(out)]) == 0
+    assert f"{algorithm} on {env}" in capsys.readouterr().out
+    html = (out / "report.html").read_text(encoding="utf-8")
+    assert f"{algorithm.upper()} · {env} · " in html
+    assert json.loads((out / "config.json").read_text())["algorithm"] == algorithm
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("sac --env Pendulum-v1 --agent.epsilon-end 0", "no option '--agent.epsilon-end'"),
+        ("td3 --env Pendulum-v1 --agent.policy-dealy 1", "'--agent.policy-delay'"),
+        ("sac --env CartPole-v1", "for numbered actions: dqn, c51"),
+        ("c51 --env Pendulum-v1", "for continuous actions: ddpg, td3, sac"),
+        ("ddpg --seed 1", "--env is missing"),
+    ],
+)
+def test_an_option_or_environment_of_another_agent_is_refused(
+    words: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *words.split()]) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_settings_are_those_of_the_preset_but_for_what_is_given(out: Path) -> None:
     settings = train.settings(
         ["dqn", "--env", "CartPole-v1", "--agent.lr", "0.5", "--out", str(out)]

@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from relive.envs import make_env, make_vector_env, num_actions
+from relive.envs import action_bounds, make_env, make_vector_env, num_actions
 from relive.errors import ConfigError, MissingExtraError
 
 
@@ -73,6 +73,26 @@ def test_actions_that_are_no_plain_numbers_are_refused(space):
     env.action_space = space
     with pytest.raises(ConfigError, match="expected Discrete"):
         num_actions(env)
+    env.close()
+
+
+def test_the_bounds_of_continuous_actions_of_one_environment_and_of_several():
+    for env in (make_env("Pendulum-v1"), make_vector_env("Pendulum-v1", 3)):
+        low, high = action_bounds(env)
+        assert (low.tolist(), high.tolist()) == ([-2.0], [2.0])
+        env.close()
+
+
+@pytest.mark.parametrize(
+    "space",
+    [gymnasium.spaces.Discrete(3), gymnasium.spaces.Box(0, 9, (2,), int)],
+    ids=["numbered", "whole numbers"],
+)
+def test_actions_that_are_no_box_of_floats_are_refused(space):
+    env = make_env("CartPole-v1")
+    env.action_space = space
+    with pytest.raises(ConfigError, match="expected Box"):
+        action_bounds(env)
     env.close()
 
 

@@ -9,6 +9,7 @@ from relive import Proportional, RankBased, Recent, Uniform
 from relive.errors import ConfigError, InputError
 from relive.schedules import Linear
 from relive.training import PRESETS, ReplayConfig, TrainConfig, preset
+from relive.training.algorithms import CONFIGS
 from tests.unit.training.tiny import tiny
 
 
@@ -22,6 +23,7 @@ from tests.unit.training.tiny import tiny
         {"learning_starts": -1},
         {"train_every": 0},
         {"updates_per_train": 0},
+        {"accumulate": 0},
         {"eval_episodes": -1},
         {"log_every": 0},
     ],
@@ -136,6 +138,10 @@ def test_settings_of_another_version_are_refused():
     plain = tiny().to_json()
     with pytest.raises(InputError, match=r"not the settings of a run: .*colour"):
         TrainConfig.from_json(dict(plain, colour="red"))
+    with pytest.raises(InputError, match=r"not the settings of a run: .*algorithm ppo"):
+        TrainConfig.from_json(dict(plain, algorithm="ppo"))
+    with pytest.raises(InputError, match=r"not the settings of a run: .*double"):
+        TrainConfig.from_json(dict(plain, algorithm="sac"))  # settings of another agent
     del plain["replay"]
     with pytest.raises(InputError, match=r"not the settings of a run: .*replay"):
         TrainConfig.from_json(plain)
@@ -143,5 +149,9 @@ def test_settings_of_another_version_are_refused():
 
 def test_an_environment_without_a_preset_gets_the_defaults():
     assert preset("dqn", "Acrobot-v0") == TrainConfig(env="Acrobot-v0")
-    for (_, env), config in PRESETS.items():
-        assert config.env == env
+    for algorithm, config in CONFIGS.items():
+        found = preset(algorithm, "Nowhere-v0")
+        assert (found.algorithm, found.env, found.agent) == (algorithm, "Nowhere-v0", config())
+    for (algorithm, env), found in PRESETS.items():
+        assert (found.algorithm, found.env) == (algorithm, env)
+        assert preset(algorithm, env) is found

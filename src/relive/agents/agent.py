@@ -1,0 +1,91 @@
+"""What the loop asks of an agent, and what all of them do alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from relive.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+    from torch import nn
+
+    from relive.agents.update import UpdateResult
+    from relive.batch import Batch
+    from relive.fields import Field, Fields
+    from relive.nn.action_scale import ActionScale
+
+
+class Agent(Protocol):
+    """Acts, and learns from batches; it knows nothing of the buffer.
+
+    Attributes:
+        obs: Field of one observation, or a mapping of fields.
+        config: Its settings.
+        device: Where it learns.
+        updates: Updates made so far.
+    """
+
+    obs: Field | Fields
+    config: Any
+    device: torch.device
+    updates: int
+
+    @property
+    def actions(self) -> int | ActionScale:
+        """How many actions it has, or their box."""
+        ...
+
+    @property
+    def policy(self) -> nn.Module:
+        """The network that acts: what has to be kept to act as the agent does."""
+        ...
+
+    def act(self, obs: Any, epsilon: float) -> NDArray[Any]:
+        """Exploring actions for E environments, at random in each with probability epsilon."""
+        ...
+
+    def act_greedy(self, obs: Any) -> NDArray[Any]:
+        """The best actions it knows."""
+        ...
+
+    def update(self, *batches: Batch) -> UpdateResult:
+        """Learns from the rows of all batches, in one step. Waits for nothing."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that later actions and updates depend on, in the memory of the agent."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` of an agent with the same settings gave; copies it."""
+        ...
+
+
+def tensors_of(obs: Any, device: torch.device) -> Any:
+    """Observations as tensors on `device`, from NumPy arrays or a dict of them, nested or not."""
+    if isinstance(obs, dict):
+        return {name: tensors_of(entry, device) for name, entry in obs.items()}
+    return torch.from_numpy(obs).to(device)
+
+
+def count_envs(obs: Any) -> int:
+    """How many environments observations are of, E."""
+    while isinstance(obs, dict):
+        obs = next(iter(obs.values()))
+    return len(obs)
+
+
+def check_settings(config: object, table: Iterable[tuple[str, Any, str]]) -> None:
+    """Refuses settings of an agent: for each a name, whether it is valid, and what is.
+
+    Raises:
+        ConfigError: Of the first that is not.
+    """
+    for name, valid, expected in table:
+        if not valid:
+            raise ConfigError(f"agent.{name} is {expected}; given {getattr(config, name)!r}")

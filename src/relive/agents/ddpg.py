@@ -1,0 +1,246 @@
+"""Deep deterministic policy gradient (Lillicrap et al. 2016, DDPG).
+
+    B  rows of a batch    E  environments    D  dimensions of an action, each in [-1, 1]
+
+    target_i = r_i + discount_i * Q'(s'_i, mu'(s'_i))
+    delta_i  = target_i - Q(s_i, a_i)
+    critic:   loss = mean_i w_i * l(delta_i)
+    policy:   loss = -mean_i w_i * Q(s_i, mu(s_i))
+
+Deviations from the paper are listed in docs/algorithms/ddpg.md.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from relive.agents.agent import check_settings, count_envs, tensors_of
+from relive.agents.update import UpdateResult, accumulate
+from relive.losses.policy import deterministic_policy_loss
+from relive.losses.td import LossKind, td_error, td_target, weighted_loss
+from relive.nn.actor_critic import Critics, DeterministicPolicy
+from relive.nn.adam import Adam
+from relive.nn.flat import FlatParameters
+from relive.schedules import Linear
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from relive.batch import Batch
+    from relive.fields import Field, Fields
+    from relive.nn.action_scale import ActionScale
+
+# -- settings ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DDPGConfig:
+    """Settings of DDPG; noise is measured in halves of the range of an action.
+
+    Raises:
+        ConfigError: A value outside its range.
+    """
+
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers of policy and critic; images are convolved before them."""
+    lr: float = 3e-4
+    """Step size of Adam at the first update, for policy and critic."""
+    lr_end: float | None = None
+    """Step size at the last planned update, reached in a straight line; None keeps `lr`."""
+    tau: float = 0.005
+    """Part of the way the target networks move at every update."""
+    exploration_noise: float = 0.1
+    """Deviation of the noise on the actions that are taken."""
+    loss: LossKind = "mse"
+    """Loss of a TD error: half its square (mse), or with its slope clipped at 1 (huber)."""
+    max_grad_norm: float | None = None
+    """Gradients longer than this are shortened to it; None leaves them."""
+
+    def __post_init__(self) -> None:
+        table = (
+            ("hidden", self.hidden and min(self.hidden) >= 1, "widths >= 1, at least one"),
+            ("lr", self.lr > 0, "> 0"),
+            ("lr_end", self.lr_end is None or self.lr_end >= 0, ">= 0 or None"),
+            ("tau", 0 < self.tau <= 1, "in (0, 1]"),
+            ("exploration_noise", self.exploration_noise >= 0, ">= 0"),
+            ("loss", self.loss in ("huber", "mse"), "huber or mse"),
+            ("max_grad_norm", self.max_grad_norm is None or self.max_grad_norm > 0, "> 0 or None"),
+        )
+        check_settings(self, table)
+
+    def epsilon(self, total_steps: int) -> Linear:  # noqa: ARG002  # as other agents have it
+        """Share of random actions: none, the noise explores."""
+        return Linear(0.0, 0.0, 1)
+
+
+# -- agent -------------------------------------------------------------------------------------
+
+
+class DDPG:
+    """An agent with one action for a state, which it moves to where its critic values it most.
+
+    Args:
+        obs: Field of one observation, or a mapping of fields.
+        actions: The box of its actions.
+        config: Settings.
+        planned_updates: Updates in the whole run, over which `lr` moves to `lr_end`.
+        device: Where the networks live; batches are moved there.
+        seed: Of the first weights and of exploration; nothing else draws.
+
+    Attributes:
+        actor: The network that acts.
+        updates: Updates made so far.
+    """
+
+    def __init__(
+        self,
+        obs: Field | Fields,
+        actions: ActionScale,
+        config: DDPGConfig | None = None,
+        *,
+        planned_updates: int = 1,
+        device: torch.device | str = "cpu",
+        seed: int | np.random.SeedSequence = 0,
+    ) -> None:
+        self.obs, self.actions = obs, actions
+        self.config = config or DDPGConfig()
+        self.device = torch.device(device)
+        self.rng = np.random.default_rng(seed)
+        generator = torch.Generator().manual_seed(int(self.rng.integers(2**63)))
+        self.scale = actions.to(self.device)
+        size, hidden = actions.size, self.config.hidden
+        self.actor = DeterministicPolicy(obs, size, hidden, generator).to(self.device)
+        self.critic = Critics(obs, size, 1, hidden, generator).to(self.device)
+        self.target_actor = copy.deepcopy(self.actor).requires_grad_(False)
+        self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
+        self.actor_parameters = FlatParameters(self.actor)
+        self.critic_parameters = FlatParameters(self.critic)
+        self.target_actor_parameters = FlatParameters(self.target_actor)
+        self.target_critic_parameters = FlatParameters(self.target_critic)
+        self.actor_optimizer = Adam(self.actor_parameters)
+        self.critic_optimizer = Adam(self.critic_parameters)
+        lr_end = self.config.lr if self.config.lr_end is None else self.config.lr_end
+        self.learning_rate = Linear(self.config.lr, lr_end, max(1, planned_updates))
+        self.updates = 0
+
+    @property
+    def policy(self) -> DeterministicPolicy:
+        """The network that acts."""
+        return self.actor
+
+    # -- act
+
+    def act(self, obs: Any, epsilon: float) -> NDArray[np.float32]:
+        """The policy's actions with normal noise, clipped to the box; some uniformly random.
+
+        Args:
+            obs: Observations of E environments, NumPy `[E, *shape]`, or a dict of them.
+            epsilon: Probability of a uniformly random action, in each environment by itself.
+
+        Returns:
+            Actions `[E, *shape]`. Waits for the device.
+        """
+        num_envs = count_envs(obs)
+        explore = self.rng.random(num_envs) < epsilon
+        action = self.rng.uniform(-1.0, 1.0, (num_envs, self.actions.size))
+        if not explore.all():
+            noise = self.config.exploration_noise * self.rng.standard_normal(action.shape)
+            blurred = (self._best(obs) + noise).clip(-1.0, 1.0)
+            action = np.where(explore[:, None], action, blurred)
+        return self._from_unit(action)
+
+    def act_greedy(self, obs: Any) -> NDArray[np.float32]:
+        """The policy's actions for E observations, `[E, *shape]`. Waits for the device."""
+        return self._from_unit(self._best(obs))
+
+    def _best(self, obs: Any) -> NDArray[Any]:
+        with torch.inference_mode():
+            action: NDArray[Any] = self.actor(tensors_of(obs, self.device)).cpu().numpy()
+        return action
+
+    def _from_unit(self, action: NDArray[Any]) -> NDArray[np.float32]:
+        unit = torch.from_numpy(action.astype(np.float32, copy=False))
+        scaled: NDArray[np.float32] = self.actions.from_unit(unit).numpy()
+        return scaled
+
+    # -- update
+
+    def update(self, *batches: Batch) -> UpdateResult:
+        """A step of Adam for the critic, one for the policy. Waits for nothing.
+
+        Args:
+            *batches: Rows on any device; several are learned from as if they were one.
+
+        Returns:
+            |delta| of every row, from before the step, and metrics.
+        """
+        config, lr = self.config, self.learning_rate(self.updates)
+        batches = tuple(batch.to(self.device) for batch in batches)
+        self.critic_parameters.grad.zero_()
+        loss, delta, q = accumulate(batches, self._critic_terms)
+        grad_norm = self.critic_parameters.clip_grad(config.max_grad_norm)
+        self.critic_optimizer.step(lr)
+
+        self.actor_parameters.grad.zero_()
+        (actor_loss,) = accumulate(batches, self._policy_terms, list(self.actor.parameters()))
+        self.actor_parameters.clip_grad(config.max_grad_norm)
+        self.actor_optimizer.step(lr)
+
+        self.updates += 1
+        self.target_actor_parameters.step_towards(self.actor_parameters, config.tau)
+        self.target_critic_parameters.step_towards(self.critic_parameters, config.tau)
+
+        magnitude = delta.abs()
+        metrics = {
+            "loss": loss,
+            "td_error": magnitude.mean(),
+            "q_mean": q.mean(),
+            "grad_norm": grad_norm,
+            "actor_loss": actor_loss,
+        }
+        return UpdateResult(td_error=magnitude, metrics=metrics)
+
+    def _critic_terms(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """The loss `[]`, delta and the values of the actions taken, `[B]` each."""
+        with torch.no_grad():
+            next_action = self.target_actor(batch.next_obs)
+            next_value = self.target_critic(batch.next_obs, next_action)[0]
+            target = td_target(batch.reward, batch.discount, next_value)
+        q = self.critic(batch.obs, self.scale.to_unit(batch.action))[0]
+        delta = td_error(q, target)
+        return weighted_loss(delta, batch.weights, self.config.loss), delta, q
+
+    def _policy_terms(self, batch: Batch) -> tuple[Tensor]:
+        """The loss `[]`."""
+        q = self.critic(batch.obs, self.actor(batch.obs))[0]
+        return (deterministic_policy_loss(q, batch.weights),)
+
+    # -- save
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that later actions and updates depend on, in the memory of the agent."""
+        return {
+            "actor": self.actor.state_dict(),
+            "critic": self.critic.state_dict(),
+            "target_actor": self.target_actor.state_dict(),
+            "target_critic": self.target_critic.state_dict(),
+            "actor_optimizer": self.actor_optimizer.state_dict(),
+            "critic_optimizer": self.critic_optimizer.state_dict(),
+            "updates": self.updates,
+            "rng": self.rng.bit_generator.state,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` of an agent with the same settings gave; copies it."""
+        for name in ("actor", "critic", "target_actor", "target_critic"):
+            getattr(self, name).load_state_dict(state[name])
+        self.actor_optimizer.load_state_dict(state["actor_optimizer"])
+        self.critic_optimizer.load_state_dict(state["critic_optimizer"])
+        self.updates = state["updates"]
+        self.rng.bit_generator.state = state["rng"]

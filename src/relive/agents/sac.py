@@ -1,0 +1,347 @@
+"""Soft actor-critic (Haarnoja et al. 2018b, "Soft actor-critic algorithms and applications").
+
+    B  rows of a batch    E  environments    D  dimensions of an action, each in [-1, 1]
+
+    a'_i     ~ pi(s'_i)
+    target_i = r_i + discount_i * (min_k Q'_k(s'_i, a'_i) - alpha log pi(a'_i))     k = 1 ... K
+    delta_ki = target_i - Q_k(s_i, a_i)
+    critics:      loss = sum_k mean_i w_i * l(delta_ki)
+    policy:       loss = mean_i w_i * (alpha log pi(a_i) - min_k Q_k(s_i, a_i)),  a_i ~ pi(s_i)
+    temperature:  loss = -mean_i w_i * alpha * (log pi(a_i) + target entropy)
+
+With ten critics, normalised layers and the smallest of a random two in the target it is the agent
+of Ball et al. 2023 (RLPD).
+
+Deviations from the papers are listed in docs/algorithms/sac.md.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from relive.agents.agent import check_settings, count_envs, tensors_of
+from relive.agents.update import UpdateResult, accumulate
+from relive.losses.policy import (
+    soft_policy_loss,
+    soft_value,
+    tanh_normal_log_prob,
+    temperature_loss,
+)
+from relive.losses.td import LossKind, td_error, td_target
+from relive.losses.twin import RowError, critics_loss, row_error
+from relive.nn.actor_critic import Critics, GaussianPolicy, Temperature
+from relive.nn.adam import Adam
+from relive.nn.flat import FlatParameters
+from relive.nn.streams import RandomStream
+from relive.schedules import Linear
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from relive.batch import Batch, Observation
+    from relive.fields import Field, Fields
+    from relive.nn.action_scale import ActionScale
+
+# -- settings ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SACConfig:
+    """Settings of SAC.
+
+    Raises:
+        ConfigError: A value outside its range.
+    """
+
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers of policy and critics; images are convolved before them."""
+    lr: float = 3e-4
+    """Step size of Adam at the first update, for policy, critics and temperature."""
+    lr_end: float | None = None
+    """Step size at the last planned update, reached in a straight line; None keeps `lr`."""
+    tau: float = 0.005
+    """Part of the way the target critics move at every update."""
+    policy_delay: int = 1
+    """Updates of the critics for one of the policy and of the temperature."""
+    critics: int = 2
+    """Critics that learn apart."""
+    target_critics: int | None = None
+    """How many of them, chosen anew by chance, the target takes the smallest of; None: all."""
+    layer_norm: bool = False
+    """Normalise each row before a ReLU of the critics."""
+    policy_value: Literal["min", "mean"] = "min"
+    """What the policy climbs: the smallest critic, or the mean of them."""
+    temperature: float = 1.0
+    """What a unit of entropy is worth, at first if `tune_temperature`."""
+    tune_temperature: bool = True
+    """Let the temperature move so that the entropy of the policy stays near its target."""
+    target_entropy: float | None = None
+    """That target, in nats, of actions in [-1, 1]; None: minus their dimensions."""
+    entropy_backup: bool = True
+    """Count the entropy of the next action as a part of the target."""
+    loss: LossKind = "mse"
+    """Loss of a TD error: half its square (mse), or with its slope clipped at 1 (huber)."""
+    row_error: RowError = "mean"
+    """The error of a row: mean or max of its critics' |delta|."""
+    max_grad_norm: float | None = None
+    """Gradients longer than this are shortened to it; None leaves them."""
+
+    def __post_init__(self) -> None:
+        table = (
+            ("hidden", self.hidden and min(self.hidden) >= 1, "widths >= 1, at least one"),
+            ("lr", self.lr > 0, "> 0"),
+            ("lr_end", self.lr_end is None or self.lr_end >= 0, ">= 0 or None"),
+            ("tau", 0 < self.tau <= 1, "in (0, 1]"),
+            ("policy_delay", self.policy_delay >= 1, ">= 1"),
+            ("critics", self.critics >= 1, ">= 1"),
+            (
+                "target_critics",
+                self.target_critics is None or 1 <= self.target_critics <= self.critics,
+                f"between 1 and critics, {self.critics}, or None",
+            ),
+            ("policy_value", self.policy_value in ("min", "mean"), "min or mean"),
+            ("temperature", self.temperature > 0, "> 0"),
+            (
+                "target_entropy",
+                self.target_entropy is None or self.tune_temperature,
+                "None unless tune_temperature",
+            ),
+            ("loss", self.loss in ("huber", "mse"), "huber or mse"),
+            ("row_error", self.row_error in ("mean", "max"), "mean or max"),
+            ("max_grad_norm", self.max_grad_norm is None or self.max_grad_norm > 0, "> 0 or None"),
+        )
+        check_settings(self, table)
+
+    def epsilon(self, total_steps: int) -> Linear:  # noqa: ARG002  # as other agents have it
+        """Share of random actions: none, the policy itself is random."""
+        return Linear(0.0, 0.0, 1)
+
+
+# -- agent -------------------------------------------------------------------------------------
+
+
+class SAC:
+    """An agent that acts by chance, and is paid for it by the entropy of its policy.
+
+    Args:
+        obs: Field of one observation, or a mapping of fields.
+        actions: The box of its actions.
+        config: Settings.
+        planned_updates: Updates in the whole run, over which `lr` moves to `lr_end`.
+        device: Where the networks live; batches are moved there.
+        seed: Of the first weights and of all actions; nothing else draws.
+
+    Attributes:
+        actor: The network that acts.
+        updates: Updates made so far.
+    """
+
+    def __init__(
+        self,
+        obs: Field | Fields,
+        actions: ActionScale,
+        config: SACConfig | None = None,
+        *,
+        planned_updates: int = 1,
+        device: torch.device | str = "cpu",
+        seed: int | np.random.SeedSequence = 0,
+    ) -> None:
+        self.obs, self.actions = obs, actions
+        self.config = config or SACConfig()
+        self.device = torch.device(device)
+        self.rng = np.random.default_rng(seed)
+        generator = torch.Generator().manual_seed(int(self.rng.integers(2**63)))
+        self.noise = RandomStream(int(self.rng.integers(2**63)), self.device)
+        self.subsets = RandomStream(int(self.rng.integers(2**63)), self.device)
+        self.scale = actions.to(self.device)
+        size, hidden = actions.size, self.config.hidden
+        self.actor = GaussianPolicy(obs, size, hidden, generator).to(self.device)
+        self.critics = Critics(
+            obs,
+            size,
+            self.config.critics,
+            hidden,
+            generator,
+            layer_norm=self.config.layer_norm,
+        ).to(self.device)
+        self.temperature = Temperature(self.config.temperature).to(self.device)
+        self.target_critics = copy.deepcopy(self.critics).requires_grad_(False)
+        self.actor_parameters = FlatParameters(self.actor)
+        self.critic_parameters = FlatParameters(self.critics)
+        self.target_critic_parameters = FlatParameters(self.target_critics)
+        self.temperature_parameters = FlatParameters(self.temperature)
+        self.actor_optimizer = Adam(self.actor_parameters)
+        self.critic_optimizer = Adam(self.critic_parameters)
+        self.temperature_optimizer = Adam(self.temperature_parameters)
+        lr_end = self.config.lr if self.config.lr_end is None else self.config.lr_end
+        self.learning_rate = Linear(self.config.lr, lr_end, max(1, planned_updates))
+        given = self.config.target_entropy
+        self.target_entropy = -float(size) if given is None else given
+        self.updates = 0
+        zero = torch.zeros((), device=self.device)
+        self._of_policy = {"actor_loss": zero, "entropy": zero}  # at the last step of the policy
+
+    @property
+    def policy(self) -> GaussianPolicy:
+        """The network that acts."""
+        return self.actor
+
+    # -- act
+
+    def act(self, obs: Any, epsilon: float) -> NDArray[np.float32]:
+        """Actions drawn from the policy, some uniformly random.
+
+        Args:
+            obs: Observations of E environments, NumPy `[E, *shape]`, or a dict of them.
+            epsilon: Probability of a uniformly random action, in each environment by itself.
+
+        Returns:
+            Actions `[E, *shape]`. Waits for the device.
+        """
+        num_envs = count_envs(obs)
+        explore = self.rng.random(num_envs) < epsilon
+        action = self.rng.uniform(-1.0, 1.0, (num_envs, self.actions.size))
+        if not explore.all():
+            noise = self.rng.standard_normal(action.shape, np.float32)
+            action = np.where(explore[:, None], action, self._drawn(obs, noise))
+        return self._from_unit(action)
+
+    def act_greedy(self, obs: Any) -> NDArray[np.float32]:
+        """The middle of the policy for E observations, `[E, *shape]`. Waits for the device."""
+        return self._from_unit(self._drawn(obs, None))
+
+    def _drawn(self, obs: Any, noise: NDArray[np.float32] | None) -> NDArray[Any]:
+        with torch.inference_mode():
+            before, log_std = self.actor(tensors_of(obs, self.device))
+            if noise is not None:
+                before = before + log_std.exp() * tensors_of(noise, self.device)
+            action: NDArray[Any] = before.tanh().cpu().numpy()
+        return action
+
+    def _from_unit(self, action: NDArray[Any]) -> NDArray[np.float32]:
+        unit = torch.from_numpy(action.astype(np.float32, copy=False))
+        scaled: NDArray[np.float32] = self.actions.from_unit(unit).numpy()
+        return scaled
+
+    # -- update
+
+    def update(self, *batches: Batch) -> UpdateResult:
+        """A step of Adam for the critics; for policy and temperature when due. Waits for nothing.
+
+        Args:
+            *batches: Rows on any device; several are learned from as if they were one.
+
+        Returns:
+            An error of every row, from before the step, and metrics.
+        """
+        config, lr = self.config, self.learning_rate(self.updates)
+        batches = tuple(batch.to(self.device) for batch in batches)
+        self.critic_parameters.grad.zero_()
+        loss, error, q = accumulate(batches, self._critic_terms)
+        grad_norm = self.critic_parameters.clip_grad(config.max_grad_norm)
+        self.critic_optimizer.step(lr)
+
+        self.updates += 1
+        if self.updates % config.policy_delay == 0:
+            self._update_policy(batches, lr)
+        self.target_critic_parameters.step_towards(self.critic_parameters, config.tau)
+
+        metrics = {
+            "loss": loss,
+            "td_error": error.mean(),
+            "q_mean": q.mean(),
+            "grad_norm": grad_norm,
+            "temperature": self.temperature.forward().detach(),
+            **self._of_policy,
+        }
+        return UpdateResult(td_error=error, metrics=metrics)
+
+    def _critic_terms(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """The loss `[]`, the errors and the mean values of the actions taken, `[B]` each."""
+        config = self.config
+        with torch.no_grad():
+            action, log_prob = self._sample(batch.next_obs)
+            value = self._smallest(self.target_critics(batch.next_obs, action))
+            if config.entropy_backup:
+                value = soft_value(value, log_prob, self.temperature.forward())
+            target = td_target(batch.reward, batch.discount, value)
+        q = self.critics(batch.obs, self.scale.to_unit(batch.action))
+        delta = td_error(q, target)
+        loss = critics_loss(delta, batch.weights, config.loss)
+        return loss, row_error(delta.detach(), config.row_error), q.detach().mean(0)
+
+    def _update_policy(self, batches: Sequence[Batch], lr: float) -> None:
+        self.actor_parameters.grad.zero_()
+        inputs = list(self.actor.parameters())
+        loss, log_prob, weights = accumulate(batches, self._policy_terms, inputs)
+        self.actor_parameters.clip_grad(self.config.max_grad_norm)
+        self.actor_optimizer.step(lr)
+        self._of_policy = {"actor_loss": loss, "entropy": -log_prob.mean()}
+        if self.config.tune_temperature:
+            self.temperature_parameters.grad.zero_()
+            temperature_loss(
+                self.temperature.forward(), log_prob, self.target_entropy, weights
+            ).backward()  # type: ignore[no-untyped-call]
+            self.temperature_optimizer.step(lr)
+
+    def _policy_terms(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """The loss `[]`, log pi of the actions drawn and the weights, `[B]` each."""
+        action, log_prob = self._sample(batch.obs)
+        q = self.critics(batch.obs, action)
+        value = q.amin(0) if self.config.policy_value == "min" else q.mean(0)
+        temperature = self.temperature.forward().detach()
+        loss = soft_policy_loss(value, log_prob, temperature, batch.weights)
+        return loss, log_prob, batch.weights
+
+    def _sample(self, obs: Observation) -> tuple[Tensor, Tensor]:
+        """Actions `[B, D]`, through which the policy is differentiated, and log pi `[B]`."""
+        mean, log_std = self.actor(obs)
+        noise = self.noise.normal(*mean.shape)
+        before = torch.addcmul(mean, log_std.exp(), noise)
+        return before.tanh(), tanh_normal_log_prob(noise, log_std, before)
+
+    def _smallest(self, q: Tensor) -> Tensor:
+        """Of all critics `[K, B]`, or of a few chosen by chance, `[B]`."""
+        count = self.config.target_critics
+        if count is not None and count < len(q):
+            q = q.index_select(0, self.subsets.choose(count, len(q)))
+        return q.amin(0)
+
+    # -- save
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that later actions and updates depend on, in the memory of the agent."""
+        return {
+            "actor": self.actor.state_dict(),
+            "critics": self.critics.state_dict(),
+            "target_critics": self.target_critics.state_dict(),
+            "temperature": self.temperature.state_dict(),
+            "actor_optimizer": self.actor_optimizer.state_dict(),
+            "critic_optimizer": self.critic_optimizer.state_dict(),
+            "temperature_optimizer": self.temperature_optimizer.state_dict(),
+            "updates": self.updates,
+            "rng": self.rng.bit_generator.state,
+            "noise": self.noise.state_dict(),
+            "subsets": self.subsets.state_dict(),
+            "of_policy": self._of_policy,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what `state_dict` of an agent with the same settings gave; copies it."""
+        for name in ("actor", "critics", "target_critics", "temperature"):
+            getattr(self, name).load_state_dict(state[name])
+        for name in ("actor_optimizer", "critic_optimizer", "temperature_optimizer"):
+            getattr(self, name).load_state_dict(state[name])
+        self.updates = state["updates"]
+        self.rng.bit_generator.state = state["rng"]
+        self.noise.load_state_dict(state["noise"])
+        self.subsets.load_state_dict(state["subsets"])
+        self._of_policy = {name: v.to(self.device) for name, v in state["of_policy"].items()}

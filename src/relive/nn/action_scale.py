@@ -1,0 +1,98 @@
+"""Between the actions of an environment and [-1, 1]."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from relive.errors import ConfigError, shown
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+
+class ActionScale:
+    """The box of an environment's actions, and the way from it to [-1, 1] and back.
+
+    Networks see and give numbers in [-1, 1], environments and buffers have their own units; this is
+    the only place where one becomes the other.
+
+    Args:
+        low: Smallest action, of any shape; D numbers.
+        high: Largest action, of the same shape.
+        device: Where tensors are scaled.
+
+    Attributes:
+        shape: Of one action.
+        size: D.
+
+    Raises:
+        ConfigError: Bounds of two shapes, infinite ones, or an empty range between two.
+
+    Examples:
+        >>> scale = ActionScale([-1.0, 0.0], [1.0, 10.0])
+        >>> scale.to_unit(torch.tensor([[0.5, 0.0]]))
+        tensor([[ 0.5000, -1.0000]])
+        >>> scale.from_unit(torch.tensor([[0.5, 0.0]]))
+        tensor([[0.5000, 5.0000]])
+    """
+
+    def __init__(self, low: Any, high: Any, device: torch.device | str = "cpu") -> None:
+        lows, highs = _float32(low, np.inf), _float32(high, -np.inf)
+        if lows.shape != highs.shape or not lows.size:
+            raise ConfigError(
+                "the bounds of actions are of one shape; "
+                f"given low {shown(lows.shape)} and high {shown(highs.shape)}"
+            )
+        if not (np.isfinite(lows).all() and np.isfinite(highs).all() and (lows < highs).all()):
+            raise ConfigError(
+                "actions are scaled, so each has finite bounds, low < high; given low "
+                f"{shown(lows.tolist())}, high {shown(highs.tolist())}; "
+                "gymnasium.wrappers.TransformAction can give an environment a finite box"
+            )
+        self.low, self.high = lows, highs
+        self.shape, self.size = lows.shape, lows.size
+        bounds = torch.from_numpy(np.stack([lows, highs])).to(device)
+        self._low, self._high = bounds.flatten(1)
+        self._middle, self._half = (self._low + self._high) / 2, (self._high - self._low) / 2
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, ActionScale)
+            and self.low.tolist() == other.low.tolist()
+            and self.high.tolist() == other.high.tolist()
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.low.tobytes(), self.high.tobytes()))
+
+    def __repr__(self) -> str:
+        return f"ActionScale({self.low.tolist()}, {self.high.tolist()})"
+
+    def to(self, device: torch.device | str) -> ActionScale:
+        """The same for tensors on `device`."""
+        return ActionScale(self.low, self.high, device)
+
+    def to_unit(self, action: Tensor) -> Tensor:
+        """Actions of the environment, `[B, *shape]`, in [-1, 1], `[B, D]`."""
+        unit: Tensor = (action.reshape(len(action), self.size) - self._middle) / self._half
+        return unit
+
+    def from_unit(self, action: Tensor) -> Tensor:
+        """Actions in [-1, 1], `[B, D]`, as the environment takes them, `[B, *shape]`.
+
+        Never outside of the box, which rounding could leave by the last bit.
+        """
+        scaled = torch.addcmul(self._middle, self._half, action)
+        return scaled.clamp(self._low, self._high).view(len(action), *self.shape)
+
+
+def _float32(bound: Any, inwards: float) -> NDArray[np.float32]:
+    """A bound as float32, and if that is another number, the next one `inwards` of the box."""
+    wide = np.asarray(bound, np.float64)
+    rounded = wide.astype(np.float32)
+    outside = (rounded < wide) if inwards > 0 else (rounded > wide)
+    return np.where(outside, np.nextafter(rounded, np.float32(inwards)), rounded)

@@ -1,0 +1,118 @@
+"""Policies of continuous actions, and the critics that value them.
+
+    B  rows of the batch    D  dimensions of an action    K  critics
+
+Actions are in [-1, 1] here; `ActionScale` is the only place that knows the box of the environment.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from relive.nn.encoders import encoder_for
+from relive.nn.ensemble import EnsembleMLP
+from relive.nn.mlp import MLP, linear
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from relive.batch import Observation
+    from relive.fields import Field, Fields
+
+SMALLEST_LOG_STD, LARGEST_LOG_STD = -20.0, 2.0
+
+
+class DeterministicPolicy(nn.Module):
+    """mu(s) = tanh(...): observations of B rows -> `[B, D]` in [-1, 1].
+
+    Args:
+        obs: Field of one observation, or a mapping of fields.
+        size: D.
+        hidden: Widths of the hidden layers.
+        generator: Draws the first weights.
+    """
+
+    def __init__(
+        self, obs: Field | Fields, size: int, hidden: Sequence[int], generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder_for(obs, generator)
+        self.trunk = MLP(self.encoder.out_features, hidden, generator)
+        self.head = linear(self.trunk.out_features, size, generator)
+
+    def forward(self, obs: Observation) -> Tensor:
+        """Actions `[B, D]`."""
+        return self.head.forward(self.trunk.forward(self.encoder.forward(obs))).tanh()
+
+
+class GaussianPolicy(nn.Module):
+    """A normal distribution for each dimension, squashed by tanh (Haarnoja et al. 2018b).
+
+    Args:
+        obs: Field of one observation, or a mapping of fields.
+        size: D.
+        hidden: Widths of the hidden layers.
+        generator: Draws the first weights.
+    """
+
+    def __init__(
+        self, obs: Field | Fields, size: int, hidden: Sequence[int], generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder_for(obs, generator)
+        self.trunk = MLP(self.encoder.out_features, hidden, generator)
+        self.head = linear(self.trunk.out_features, 2 * size, generator)
+
+    def forward(self, obs: Observation) -> tuple[Tensor, Tensor]:
+        """Mean before tanh and log of the deviation, which is kept in [-20, 2]; `[B, D]` each."""
+        features = self.trunk.forward(self.encoder.forward(obs))
+        mean, log_std = self.head.forward(features).chunk(2, 1)
+        return mean, log_std.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD)
+
+
+class Critics(nn.Module):
+    """Q_1(s, a) ... Q_K(s, a): K members that share an encoder, and nothing else.
+
+    Args:
+        obs: Field of one observation, or a mapping of fields.
+        size: D.
+        members: K.
+        hidden: Widths of the hidden layers.
+        generator: Draws the first weights.
+        layer_norm: Normalise each row before a ReLU.
+    """
+
+    def __init__(
+        self,
+        obs: Field | Fields,
+        size: int,
+        members: int,
+        hidden: Sequence[int],
+        generator: torch.Generator,
+        *,
+        layer_norm: bool = False,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder_for(obs, generator)
+        width = self.encoder.out_features + size
+        self.members = EnsembleMLP(members, width, hidden, 1, generator, layer_norm=layer_norm)
+
+    def forward(self, obs: Observation, action: Tensor) -> Tensor:
+        """Values `[K, B]` of actions `[B, D]`."""
+        features = torch.cat([self.encoder.forward(obs), action], 1)
+        return self.members.forward(features).squeeze(2)
+
+
+class Temperature(nn.Module):
+    """One positive number, learned as its logarithm."""
+
+    def __init__(self, first: float) -> None:
+        super().__init__()
+        self.log = nn.Parameter(torch.tensor([first]).log())
+
+    def forward(self) -> Tensor:
+        """The number, `[]`."""
+        return self.log.exp().squeeze(0)

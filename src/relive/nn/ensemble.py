@@ -1,0 +1,97 @@
+"""Several networks of one shape that learn apart and are computed together.
+
+    K  members    B  rows of the batch    F  features    G  width of a layer
+
+A layer of all members is one batched product of matrices, so ten critics take hardly more calls
+than one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from relive.nn.mlp import fill_uniform
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class EnsembleLinear(nn.Module):
+    """K linear layers: `[K, B, F] -> [K, B, G]`; first weights as those of `linear`."""
+
+    def __init__(
+        self, members: int, in_features: int, out_features: int, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(members, in_features, out_features))
+        self.bias = nn.Parameter(torch.empty(members, 1, out_features))
+        fill_uniform(self, fan_in=in_features, generator=generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[K, B, G]` of `x` `[K, B, F]`."""
+        return torch.baddbmm(self.bias, x, self.weight)
+
+
+class EnsembleLayerNorm(nn.Module):
+    """Rows to mean 0 and deviation 1, then a scale and shift of each member: `[K, B, G]`."""
+
+    def __init__(self, members: int, features: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(members, 1, features))
+        self.bias = nn.Parameter(torch.zeros(members, 1, features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As `x`."""
+        return torch.addcmul(self.bias, functional.layer_norm(x, x.shape[-1:]), self.weight)
+
+
+class EnsembleMLP(nn.Module):
+    """K stacks of linear layers, a ReLU between: `[B, F] -> [K, B, out_features]`.
+
+    Args:
+        members: K.
+        in_features: F.
+        hidden: Widths of the layers before the last.
+        out_features: Width of the last layer, which has no ReLU.
+        generator: Draws the first weights, other ones for each member.
+        layer_norm: Normalise each row before a ReLU.
+    """
+
+    def __init__(
+        self,
+        members: int,
+        in_features: int,
+        hidden: Sequence[int],
+        out_features: int,
+        generator: torch.Generator,
+        *,
+        layer_norm: bool = False,
+    ) -> None:
+        super().__init__()
+        self.members = members
+        widths = [in_features, *hidden, out_features]
+        self.layers = nn.ModuleList(
+            EnsembleLinear(members, *pair, generator) for pair in itertools.pairwise(widths)
+        )
+        self.norms = (
+            nn.ModuleList(EnsembleLayerNorm(members, width) for width in hidden)
+            if layer_norm
+            else None
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[K, B, out_features]` of `x` `[B, F]`, which all members see."""
+        x = x.expand(self.members, *x.shape)
+        last = len(self.layers) - 1
+        for place, layer in enumerate(self.layers):
+            x = layer.forward(x)
+            if place < last:
+                if self.norms is not None:
+                    x = self.norms[place].forward(x)
+                x = x.relu_()
+        return x

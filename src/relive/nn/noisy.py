@@ -1,0 +1,83 @@
+"""Linear layers with noise in their weights (Fortunato et al. 2018, NoisyNet)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from relive.nn.mlp import Layer
+    from relive.nn.streams import RandomStream
+
+
+class NoisyLinear(nn.Module):
+    """A linear layer whose weights and bias are learned means and deviations of noise.
+
+        y = (mu_w + sigma_w * e_w) x + mu_b + sigma_b * e_b
+        e_w = f(e_out) f(e_in)^T    e_b = f(e_out)    f(e) = sign(e) sqrt(|e|)
+
+    The factorised noise of Fortunato et al. 2018, eq. 9 to 11: F + G normal draws instead of F * G.
+    The noise is 0, so that the means act, until `draw` is called; it stays as it is until the next
+    call.
+
+    Args:
+        in_features: Width of the input, F.
+        out_features: Width of the output, G.
+        generator: Draws the first means, uniform in +-1/sqrt(F).
+        sigma: First deviations, times sqrt(F).
+    """
+
+    noise_in: Tensor
+    noise_out: Tensor
+
+    def __init__(
+        self, in_features: int, out_features: int, generator: torch.Generator, sigma: float = 0.5
+    ) -> None:
+        super().__init__()
+        bound = 1.0 / math.sqrt(in_features)
+        shape = out_features, in_features
+        means = (
+            torch.empty(size).uniform_(-bound, bound, generator=generator)
+            for size in (shape, shape[:1])
+        )
+        self.weight, self.bias = map(nn.Parameter, means)
+        self.weight_sigma = nn.Parameter(torch.full(shape, sigma * bound))
+        self.bias_sigma = nn.Parameter(torch.full(shape[:1], sigma * bound))
+        self.register_buffer("noise_in", torch.zeros(in_features), persistent=False)
+        self.register_buffer("noise_out", torch.zeros(out_features), persistent=False)
+
+    def draw(self, stream: RandomStream | None) -> None:
+        """Takes new noise from `stream`, on the device of the module; None: noise of 0."""
+        for noise in (self.noise_in, self.noise_out):
+            if stream is None:
+                noise.zero_()
+            else:
+                normal = stream.normal(len(noise))
+                noise.copy_(normal.sign() * normal.abs().sqrt_())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[B, out_features]` of `x` `[B, in_features]`."""
+        mean = functional.linear(x, self.weight, self.bias)
+        # the noise of the weights is an outer product, so it never has to be written out
+        spread = functional.linear(x * self.noise_in, self.weight_sigma, self.bias_sigma)
+        return mean + spread * self.noise_out
+
+
+def noisy(sigma: float) -> Layer:
+    """What makes noisy layers of one first deviation, in the place of `linear`."""
+
+    def layer(in_features: int, out_features: int, generator: torch.Generator) -> nn.Module:
+        return NoisyLinear(in_features, out_features, generator, sigma)
+
+    return layer
+
+
+def draw_noise(module: nn.Module, stream: RandomStream | None) -> None:
+    """New noise for every noisy layer of `module`, in place; None: noise of 0."""
+    for layer in module.modules():
+        if isinstance(layer, NoisyLinear):
+            layer.draw(stream)

@@ -1,0 +1,344 @@
+"""What holds for each of the five agents."""
+
+import copy
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from relive import Field, Proportional
+from relive.errors import ConfigError, InputError
+from relive.storage.notes import flatten
+from tests.triton.waits import no_waits
+from tests.unit.agents.batches import values
+from tests.unit.agents.kinds import BOX, CONTINUOUS, KINDS, NUM_ACTIONS, make, rows_for
+
+SEEN = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+every = pytest.mark.parametrize("kind", KINDS)
+continuous = pytest.mark.parametrize("kind", CONTINUOUS)
+
+
+# -- acting ------------------------------------------------------------------------------------
+
+
+@every
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0])
+def test_actions_are_those_of_the_environment(kind, epsilon):
+    agent = make(kind)
+    for action in (agent.act(SEEN, epsilon), agent.act_greedy(SEEN)):
+        if kind in CONTINUOUS:
+            assert (action.shape, action.dtype) == ((8, 2), np.float32)
+            assert (action >= BOX[0]).all()
+            assert (action <= BOX[1]).all()
+        else:
+            assert (action.shape, action.dtype) == ((8,), np.int64)
+            assert set(action.tolist()) <= set(range(NUM_ACTIONS))
+
+
+@every
+def test_greedy_actions_are_the_same_every_time_and_draw_nothing(kind):
+    agent, twin = make(kind), make(kind)
+    assert agent.act_greedy(SEEN).tolist() == agent.act_greedy(SEEN).tolist()
+    assert agent.act(SEEN, 0.5).tolist() == twin.act(SEEN, 0.5).tolist()
+
+
+@continuous
+def test_random_actions_fill_the_box(kind):
+    action = make(kind).act(np.zeros((20_000, 4), np.float32), epsilon=1.0)
+    # a uniform mean of 20,000: 5 standard errors of 4 / sqrt(12 * 20,000) and 10 / sqrt(...)
+    assert abs(action[:, 0].mean()) < 0.041
+    assert abs(action[:, 1].mean() - 5.0) < 0.103
+    assert action.min(0) == pytest.approx(BOX[0], abs=0.01)
+    assert action.max(0) == pytest.approx(BOX[1], abs=0.01)
+
+
+@continuous
+def test_exploring_actions_are_near_the_greedy_ones_and_differ_from_step_to_step(kind):
+    agent = make(kind)
+    first, second = agent.act(SEEN, 0.0), agent.act(SEEN, 0.0)
+    assert not np.equal(first, second).any()
+    assert not np.equal(first, agent.act_greedy(SEEN)).any()
+
+
+@every
+def test_observations_of_double_precision_and_dicts_are_welcome(kind):
+    assert len(make(kind).act_greedy(SEEN.astype(np.float64))) == 8
+    obs = {"pos": Field((3,)), "inner": {"eye": Field((10, 10, 1), torch.uint8)}}
+    agent, buffer = make(kind, obs), rows_for(kind, obs=obs)
+    assert agent.update(buffer.sample(16)).td_error.shape == (16,)
+    seen = values(obs, 2, torch.Generator().manual_seed(0))
+    as_numpy = {"pos": seen["pos"].numpy(), "inner": {"eye": seen["inner"]["eye"].numpy()}}
+    assert len(agent.act(as_numpy, 0.0)) == 2
+
+
+# -- learning ----------------------------------------------------------------------------------
+
+
+@every
+@pytest.mark.parametrize("sampler", [None, Proportional()], ids=["uniform", "proportional"])
+def test_an_update_gives_one_error_a_row_and_the_same_metrics_each_time(kind, sampler):
+    buffer = rows_for(kind, **({"sampler": sampler} if sampler else {}))
+    agent = make(kind)
+    results = [agent.update(buffer.sample(16)) for _ in range(3)]
+    for result in results:
+        assert result.td_error.shape == (16,)
+        assert (result.td_error >= 0).all()
+        assert not result.td_error.requires_grad
+        assert all(value.shape == () and value.isfinite() for value in result.metrics.values())
+        assert {"loss", "td_error", "q_mean", "grad_norm"} <= set(result.metrics)
+    assert len({tuple(result.metrics) for result in results}) == 1
+    assert agent.updates == 3
+
+
+@every
+def test_batches_that_are_accumulated_are_as_good_as_one_large_batch(kind):
+    buffer = rows_for(kind, sampler=Proportional())
+    whole, parts = make(kind, lr=1e-3), make(kind, lr=1e-3)
+    for update in range(4):
+        ids = torch.arange(64).roll(update)
+        weights = torch.linspace(0.1, 1.0, 64)
+        large, small = buffer.rows(ids), [buffer.rows(part) for part in ids.split(16)]
+        large.weights.copy_(weights)
+        for batch, part in zip(small, weights.split(16), strict=True):
+            batch.weights.copy_(part)
+        expected, result = whole.update(large), parts.update(*small)
+        assert torch.allclose(result.td_error, expected.td_error, rtol=1e-4, atol=1e-5)
+        for name, value in expected.metrics.items():
+            assert torch.allclose(result.metrics[name], value, rtol=1e-4, atol=1e-5), name
+    assert parts.updates == 4
+    for mine, other in zip(parts.policy.parameters(), whole.policy.parameters(), strict=True):
+        assert torch.allclose(mine, other, atol=1e-5)
+
+
+@every
+def test_the_gradient_of_accumulated_batches_is_that_of_one_large_batch(kind):
+    buffer = rows_for(kind)
+    whole, parts = make(kind), make(kind)
+    whole.update(buffer.rows(torch.arange(64)))
+    parts.update(*(buffer.rows(part) for part in torch.arange(64).split(16)))
+    vectors = [name for name in vars(whole) if name.endswith("parameters")]
+    assert vectors
+    for name in vectors:
+        mine, other = getattr(parts, name).grad, getattr(whole, name).grad
+        assert torch.allclose(mine, other, atol=1e-6), name
+
+
+@every
+def test_an_update_without_a_batch_is_refused(kind):
+    with pytest.raises(InputError, match="at least one batch"):
+        make(kind).update()
+
+
+@every
+def test_a_broken_observation_after_the_end_does_not_reach_the_networks(kind):
+    buffer, agent = rows_for(kind), make(kind)
+    batch = buffer.sample(64)
+    batch.next_obs[batch.discount == 0] = float("nan")
+    for _ in range(2):
+        result = agent.update(batch)
+    assert result.td_error.isfinite().all()
+    assert all(bool(parameter.isfinite().all()) for parameter in agent.policy.parameters())
+
+
+@every
+def test_one_seed_gives_one_course_of_training(kind):
+    def course(seed):
+        buffer, agent = rows_for(kind), make(kind, seed=seed)
+        errors = [agent.update(buffer.sample(16)).td_error for _ in range(5)]
+        return torch.stack(errors), agent.act(SEEN, epsilon=0.5)
+
+    (errors, actions), (again, same_actions), (other, _) = course(1), course(1), course(2)
+    assert torch.equal(errors, again)
+    assert actions.tolist() == same_actions.tolist()
+    assert not torch.equal(errors, other)
+
+
+@every
+def test_nothing_draws_from_the_global_generators(kind):
+    torch_before, numpy_before = torch.random.get_rng_state(), global_numpy_state()
+    buffer, agent = rows_for(kind), make(kind)
+    for _ in range(2):
+        agent.update(buffer.sample(16))
+        agent.act(SEEN, epsilon=0.5)
+    assert torch.equal(torch.random.get_rng_state(), torch_before)
+    assert global_numpy_state() == numpy_before
+
+
+def global_numpy_state():
+    return np.random.get_state()[1].tolist()  # noqa: NPY002  # the one nobody should draw from
+
+
+@every
+@pytest.mark.parametrize("settings", [{}, {"max_grad_norm": 1.0, "lr_end": 0.0}], ids=str)
+def test_an_update_waits_for_nothing(kind, settings):
+    buffer, agent = rows_for(kind), make(kind, **settings)
+    batches = buffer.sample(16), buffer.sample(16)
+    with no_waits():
+        for _ in range(2):
+            agent.update(*batches)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("dqn", {"double": False, "dueling": True}),
+        ("c51", {"double": True, "dueling": True, "noisy_sigma": 0.5}),
+        ("sac", {"critics": 5, "target_critics": 2, "layer_norm": True, "policy_value": "mean"}),
+    ],
+)
+def test_no_setting_makes_an_update_wait(kind, settings):
+    buffer, agent = rows_for(kind), make(kind, **settings)
+    batch = buffer.sample(16)
+    with no_waits():
+        agent.update(batch)
+
+
+# -- saving ------------------------------------------------------------------------------------
+
+
+@every
+def test_an_agent_goes_on_exactly_where_it_was_saved(kind):
+    settings = {"noisy_sigma": 0.5} if kind == "c51" else {}
+    buffer = rows_for(kind)
+    batches = [buffer.sample(16) for _ in range(6)]
+    agent = make(kind, planned_updates=6, lr_end=0.0, **settings)
+    for batch in batches[:3]:
+        agent.update(batch)
+        agent.act(SEEN, 0.5)
+    state = copy.deepcopy(agent.state_dict())
+    flatten(state)  # what a checkpoint can keep
+    other = make(kind, planned_updates=6, lr_end=0.0, seed=9, **settings)
+    other.load_state_dict(state)
+    for batch in batches[3:]:
+        expected, result = agent.update(batch), other.update(batch)
+        assert torch.equal(result.td_error, expected.td_error)
+        assert {name: value.item() for name, value in result.metrics.items()} == {
+            name: value.item() for name, value in expected.metrics.items()
+        }
+        assert other.act(SEEN, 0.5).tolist() == agent.act(SEEN, 0.5).tolist()
+    assert other.updates == agent.updates == 6
+
+
+# -- settings ----------------------------------------------------------------------------------
+
+SHARED = [{"lr": 1e-3}, {"lr_end": 0.0}, {"hidden": (16, 16)}, {"max_grad_norm": 1e-3}]
+CHANGES = {
+    "c51": [
+        {"atoms": 11},
+        {"v_min": -5.0},
+        {"v_max": 5.0},
+        {"double": True},
+        {"dueling": True},
+        {"noisy_sigma": 0.5},
+        {"adam_eps": 1.0},
+        {"tau": 0.5},
+        {"target_period": 3},
+    ],
+    "ddpg": [{"tau": 0.5}, {"loss": "huber"}],
+    "td3": [
+        {"tau": 0.5},
+        {"loss": "huber"},
+        {"policy_delay": 3},
+        {"target_noise": 1.0},
+        {"target_noise_clip": 0.01},
+        {"row_error": "max"},
+    ],
+    "sac": [
+        {"tau": 0.5},
+        {"loss": "huber"},
+        {"policy_delay": 3},
+        {"critics": 3},
+        {"target_critics": 1},
+        {"layer_norm": True},
+        {"policy_value": "mean"},
+        {"temperature": 0.1},
+        {"tune_temperature": False},
+        {"target_entropy": -9.0},
+        {"entropy_backup": False},
+        {"row_error": "max"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        pytest.param(kind, change, id=f"{kind} {' '.join(change)}")
+        for kind, changes in CHANGES.items()
+        for change in SHARED + changes
+    ],
+)
+def test_no_setting_is_accepted_and_ignored(kind, change):
+    def weights_after(**settings):
+        buffer = rows_for(kind, sampler=Proportional())
+        period = {"target_period": 5} if kind == "c51" else {}
+        agent = make(kind, planned_updates=20, **{**period, **settings})
+        for _ in range(20):
+            batch = buffer.sample(32)
+            buffer.update_priorities(batch.ids, agent.update(batch).td_error)
+        return agent.policy.state_dict()
+
+    plain, changed = weights_after(), weights_after(**change)
+    assert plain.keys() != changed.keys() or not all(
+        plain[name].shape == changed[name].shape and torch.equal(plain[name], changed[name])
+        for name in plain
+    )
+
+
+@pytest.mark.parametrize("kind", ["ddpg", "td3"])
+def test_exploration_is_as_wide_as_it_is_set(kind):
+    seen = np.zeros((20_000, 4), np.float32)
+    agent = make(kind, exploration_noise=0.05)
+    spread = (agent.act(seen, 0.0) - agent.act_greedy(seen)).std(0)
+    # halves of the box of 2 and 5; 5 standard errors of 0.5 %
+    assert spread == pytest.approx([0.1, 0.25], rel=0.025)
+
+
+BAD = {
+    "c51": [
+        *({"atoms": 1}, {"v_max": -10.0}, {"noisy_sigma": 0.0}, {"adam_eps": 0.0}),
+        *({"target_period": 0}, {"epsilon_start": 1.5}, {"epsilon_end": -0.1}),
+        {"epsilon_fraction": 0.0},
+    ],
+    "ddpg": [{"exploration_noise": -0.1}, {"loss": "l1"}],
+    "td3": [
+        *({"exploration_noise": -0.1}, {"loss": "l1"}, {"policy_delay": 0}),
+        *({"target_noise": -1.0}, {"target_noise_clip": -1.0}, {"row_error": "min"}),
+    ],
+    "sac": [
+        *({"loss": "l1"}, {"policy_delay": 0}, {"critics": 0}, {"target_critics": 3}),
+        *({"policy_value": "max"}, {"temperature": 0.0}, {"row_error": "min"}),
+    ],
+}
+BAD_SHARED = [{"hidden": (0,)}, {"lr": 0.0}, {"lr_end": -1.0}, {"tau": 0.0}, {"max_grad_norm": 0.0}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "bad"),
+    [(kind, bad) for kind, table in BAD.items() for bad in BAD_SHARED + table],
+    ids=str,
+)
+def test_settings_outside_their_range_are_refused_by_name(kind, bad):
+    (name, value), *_ = bad.items()
+    with pytest.raises(ConfigError, match=rf"agent\.{name} .*given {re.escape(repr(value))}"):
+        KINDS[kind][1](**bad)
+
+
+def test_a_target_entropy_that_would_do_nothing_is_refused():
+    with pytest.raises(ConfigError, match=r"None unless tune_temperature; given -1\.0"):
+        KINDS["sac"][1](target_entropy=-1.0, tune_temperature=False)
+
+
+def test_an_agent_without_actions_is_refused():
+    with pytest.raises(ConfigError, match="at least one action"):
+        KINDS["c51"][0](Field((4,)), 0)
+
+
+@every
+def test_random_actions_end_where_the_settings_say(kind):
+    config = KINDS[kind][1]()
+    schedule = config.epsilon(1000)
+    end = 0.0 if kind in CONTINUOUS else 0.05
+    assert schedule(200) == pytest.approx(end)
+    assert schedule(0) == (0.0 if kind in CONTINUOUS else 1.0)
