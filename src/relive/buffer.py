@@ -137,7 +137,8 @@ class ReplayBuffer:
         self._ops = operations(self._device, kernels)
         on_gpu = self._device.type != "cpu"
         intake = DeviceIntake if on_gpu else Intake
-        self._intake = intake(self._state, self._ops, self._layout, settings.resets)
+        with torch.inference_mode(False):  # as the state: for use in and outside of it
+            self._intake = intake(self._state, self._ops, self._layout, settings.resets)
         self._own = frozenset(fields) - {"obs", "action"}
         self._tee: Tee | None = None
         self._batches = Lender(self._batch_layout, self._device)
