@@ -146,7 +146,7 @@ class ReplayBuffer:
         lock = fork_safe_lock()
         self._lock = Turns(lock, self._device) if on_gpu else lock
         self._saver = Saver(self._state, self._lock)
-        self._numbers = Readback(statistics.gather(self._state))
+        self._numbers = Readback(statistics.gather(self._state)) if on_gpu else None
         self.reseed(seed)
 
     @classmethod
@@ -217,7 +217,7 @@ class ReplayBuffer:
                 on_host=tee is not None,
             )
             if self._saver.active:
-                require_no_capture(self._device, "add while a save is under way")
+                self._require_no_save("add")
                 self._saver.make_way(self._intake.next_id, self._num_envs * self._n_step)
             if tee is not None:
                 tee.take()
@@ -277,7 +277,7 @@ class ReplayBuffer:
             stream = self._intake.stream(given, axis, on_host=tee is not None)
             for piece in stream.pieces():
                 if self._saver.active:
-                    require_no_capture(self._device, "extend while a save is under way")
+                    self._require_no_save("extend")
                     rows = (piece.steps + self._n_step) * self._num_envs
                     self._saver.make_way(self._intake.next_id, rows)
                 if tee is not None and ready_made:
@@ -453,6 +453,7 @@ class ReplayBuffer:
         """
         size = whole_batch(batch_size)
         with self._lock:
+            self._require_no_save("sample_range")
             ids = id_range(start, stop, self._device)
             return self._sample(size, out, False, ids)
 
@@ -486,6 +487,7 @@ class ReplayBuffer:
     ) -> None:
         """Draw `count` rows into a batch, from its row `first` on."""
         with self._lock:
+            self._require_no_save("sample")
             outcome = self._ops.sample(
                 self._state,
                 batch._arena,
@@ -605,6 +607,7 @@ class ReplayBuffer:
                 f"given {len(wanted)} ids and {len(values)} values, expected as many of each"
             )
         with self._lock:
+            self._require_no_save("update_priorities")
             outcome = self._ops.update(
                 self._state, wanted, values, as_leaves=priorities is not None
             )
@@ -631,6 +634,7 @@ class ReplayBuffer:
         if not self._settings.sampler.ranked:
             raise UnsupportedError("only a buffer with sampler=RankBased(...) is sorted by rank")
         with self._lock:
+            self._require_no_save("resort")
             self._ops.sort_by_rank(self._state)
 
     @outside_capture
@@ -938,7 +942,7 @@ class ReplayBuffer:
         wait = truth("wait", wait)
         with self._lock:
             numbers = statistics.gather(self._state)
-            if not wait:
+            if self._numbers is not None and not wait:
                 self._numbers.ask(numbers)
                 numbers = self._numbers.latest()
         return statistics.stats(numbers.cpu())
@@ -1022,6 +1026,11 @@ class ReplayBuffer:
             f"ReplayBuffer({held} of {self.capacity} rows, {self._settings.sampler}, "
             f"num_envs={self._num_envs}, n_step={self._n_step}, {self._device})"
         )
+
+    def _require_no_save(self, call: str) -> None:
+        """A save in the background uses the device beside a capture, which CUDA does not allow."""
+        if self._saver.active:
+            require_no_capture(self._device, f"{call} while a save is under way")
 
     def _can_fill(self, batch: Any, batch_size: int) -> bool:
         return (
