@@ -137,7 +137,8 @@ class ReplayBuffer:
         self._ops = operations(self._device, kernels)
         on_gpu = self._device.type != "cpu"
         intake = DeviceIntake if on_gpu else Intake
-        self._intake = intake(self._state, self._ops, self._layout, settings.resets)
+        with torch.inference_mode(False):  # as the state: for use in and outside of it
+            self._intake = intake(self._state, self._ops, self._layout, settings.resets)
         self._own = frozenset(fields) - {"obs", "action"}
         self._tee: Tee | None = None
         self._batches = Lender(self._batch_layout, self._device)
@@ -145,7 +146,7 @@ class ReplayBuffer:
         lock = fork_safe_lock()
         self._lock = Turns(lock, self._device) if on_gpu else lock
         self._saver = Saver(self._state, self._lock)
-        self._numbers = Readback(statistics.gather(self._state))
+        self._numbers = Readback(statistics.gather(self._state)) if on_gpu else None
         self.reseed(seed)
 
     @classmethod
@@ -216,7 +217,7 @@ class ReplayBuffer:
                 on_host=tee is not None,
             )
             if self._saver.active:
-                require_no_capture(self._device, "add while a save is under way")
+                self._require_no_save("add")
                 self._saver.make_way(self._intake.next_id, self._num_envs * self._n_step)
             if tee is not None:
                 tee.take()
@@ -276,7 +277,7 @@ class ReplayBuffer:
             stream = self._intake.stream(given, axis, on_host=tee is not None)
             for piece in stream.pieces():
                 if self._saver.active:
-                    require_no_capture(self._device, "extend while a save is under way")
+                    self._require_no_save("extend")
                     rows = (piece.steps + self._n_step) * self._num_envs
                     self._saver.make_way(self._intake.next_id, rows)
                 if tee is not None and ready_made:
@@ -452,6 +453,7 @@ class ReplayBuffer:
         """
         size = whole_batch(batch_size)
         with self._lock:
+            self._require_no_save("sample_range")
             ids = id_range(start, stop, self._device)
             return self._sample(size, out, False, ids)
 
@@ -485,6 +487,7 @@ class ReplayBuffer:
     ) -> None:
         """Draw `count` rows into a batch, from its row `first` on."""
         with self._lock:
+            self._require_no_save("sample")
             outcome = self._ops.sample(
                 self._state,
                 batch._arena,
@@ -604,6 +607,7 @@ class ReplayBuffer:
                 f"given {len(wanted)} ids and {len(values)} values, expected as many of each"
             )
         with self._lock:
+            self._require_no_save("update_priorities")
             outcome = self._ops.update(
                 self._state, wanted, values, as_leaves=priorities is not None
             )
@@ -630,6 +634,7 @@ class ReplayBuffer:
         if not self._settings.sampler.ranked:
             raise UnsupportedError("only a buffer with sampler=RankBased(...) is sorted by rank")
         with self._lock:
+            self._require_no_save("resort")
             self._ops.sort_by_rank(self._state)
 
     @outside_capture
@@ -937,7 +942,7 @@ class ReplayBuffer:
         wait = truth("wait", wait)
         with self._lock:
             numbers = statistics.gather(self._state)
-            if not wait:
+            if self._numbers is not None and not wait:
                 self._numbers.ask(numbers)
                 numbers = self._numbers.latest()
         return statistics.stats(numbers.cpu())
@@ -1021,6 +1026,11 @@ class ReplayBuffer:
             f"ReplayBuffer({held} of {self.capacity} rows, {self._settings.sampler}, "
             f"num_envs={self._num_envs}, n_step={self._n_step}, {self._device})"
         )
+
+    def _require_no_save(self, call: str) -> None:
+        """A save in the background uses the device beside a capture, which CUDA does not allow."""
+        if self._saver.active:
+            require_no_capture(self._device, f"{call} while a save is under way")
 
     def _can_fill(self, batch: Any, batch_size: int) -> bool:
         return (

@@ -12,6 +12,7 @@ from relive.batch import Batch, BatchLayout
 from relive.buffer import ReplayBuffer
 from relive.devices import known_device, numbered
 from relive.errors import ConfigError, InputError, NotReadyError, UnsupportedError, shown
+from relive.gpu.capture import outside_capture
 from relive.locks import fork_safe_lock
 from relive.ops import words as w
 from relive.sampling.prefetch import Prefetch
@@ -90,6 +91,7 @@ class Mixture:
         """A batch to be filled by `sample(batch_size, out=...)`; its values mean nothing yet."""
         return self._batches.make(whole_batch(batch_size))
 
+    @outside_capture
     def sample(
         self,
         batch_size: int,
@@ -109,7 +111,8 @@ class Mixture:
         Raises:
             NotReadyError: no buffer has anything to draw.
             InputError: a bad batch size, or a batch of another size.
-            UnsupportedError: as there.
+            UnsupportedError: as there; or a CUDA graph is captured, whose replays would all have as
+                many rows of each buffer as this batch.
         """
         size, train = whole_batch(batch_size), truth("train", train)
         if out is not None and not (
@@ -180,6 +183,7 @@ class Mixture:
             return counts, self._owed
         return counts, [rows - count for rows, count in zip(wanted, counts, strict=True)]
 
+    @outside_capture
     def update_priorities(self, ids: Any, td_errors: Any = None, *, priorities: Any = None) -> None:
         """Set priorities of rows from their TD errors, each in the buffer it is from.
 
@@ -192,7 +196,7 @@ class Mixture:
             priorities: instead of errors, as in `ReplayBuffer.update_priorities`.
 
         Raises:
-            UnsupportedError: no buffer is prioritized.
+            UnsupportedError: no buffer is prioritized, or a CUDA graph is captured.
             InputError: As there, or ids of no buffer; buffers before the one that refuses have been
                 updated.
         """

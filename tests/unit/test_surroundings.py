@@ -63,6 +63,22 @@ def test_a_buffer_made_in_inference_mode_can_be_used_outside_of_it():
     use(buffer)
 
 
+def test_a_buffer_made_in_inference_mode_takes_tensors_outside_of_it():
+    fields = {"obs": Field((2,)), "action": Field((), torch.bfloat16)}
+    with torch.inference_mode():
+        buffer = ReplayBuffer(10, fields)
+    zero, never = torch.zeros(()), torch.tensor(False)
+    buffer.add(
+        obs=torch.ones(2),
+        action=zero,
+        reward=zero,
+        next_obs=torch.ones(2),
+        terminated=never,
+        truncated=never,
+    )
+    assert buffer.all().obs.tolist() == [[1, 1]]
+
+
 def test_a_default_dtype_changes_nothing():
     torch.set_default_dtype(torch.float64)
     try:

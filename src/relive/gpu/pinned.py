@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -120,8 +121,15 @@ def pin(tensor: Tensor) -> None:
     address, nbytes = tensor.data_ptr(), tensor.nbytes
     error = runtime.cudaHostRegister(address, nbytes, 0)
     if int(error):
+        _clear_error()
         raise ConfigError(
             f"{nbytes / 1e9:.2f} GB of host memory could not be pinned ({error}); take fewer rows, "
             "or raise the limit of locked memory (ulimit -l)"
         )
     weakref.finalize(tensor.untyped_storage(), runtime.cudaHostUnregister, address)
+
+
+def _clear_error() -> None:
+    """Let CUDA tell an error that torch has not seen, for which the next kernel would be blamed."""
+    with suppress(RuntimeError):
+        torch.zeros(1, device="cuda")

@@ -15,11 +15,10 @@ import os
 import re
 from concurrent.futures import Future
 from contextlib import contextmanager
-from threading import Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from relive.errors import CorruptError, InputError
-from relive.locks import fork_safe_lock
 from relive.ops import words as w
 from relive.storage.files import bytes_of, read_manifest, write_bytes, write_manifest
 from relive.storage.notes import flatten
@@ -38,12 +37,15 @@ MANIFEST = "manifest.json"
 OURS = re.compile(r"(?:rows|state)-(\d+)\.bin")  # nothing else in a folder is ever touched
 
 
-_folders: dict[Path, Any] = {}
+_folders: dict[tuple[int, Path], Lock] = {}  # by process and folder
 
 
-def _folder_lock(folder: Path) -> Any:
-    """One save of this process at a time writes into a folder."""
-    return _folders.setdefault(folder.resolve(), fork_safe_lock())
+def _folder_lock(folder: Path) -> Lock:
+    """One save of this process at a time writes into a folder.
+
+    A fork does not wait for what may take minutes: the child has locks of its own.
+    """
+    return _folders.setdefault((os.getpid(), folder.resolve()), Lock())
 
 
 class Saver:

@@ -78,22 +78,24 @@ class Snapshot:
         """
         stop = self.stop if next_id is None else min(next_id - self._ring[2], self.stop)
         while self._next < stop:
-            self._taken.append(self._copy(stop, "cpu" if self._rows.is_cpu else self._rows.device))
+            self._taken.append(self._copy(stop))
 
     def _take(self) -> Tensor | None:
+        """The next piece in host memory; others may go on while a GPU brings it there."""
         with self._lock:
-            if self._taken:
-                return self._taken.popleft().cpu()
-            return None if self._next == self.stop else self._copy(self.stop, "cpu")
+            if not self._taken and self._next == self.stop:
+                return None
+            piece = self._taken.popleft() if self._taken else self._copy(self.stop)
+        return piece.cpu()
 
-    def _copy(self, stop: int, device: str | torch.device) -> Tensor:
-        """The next rows, at most to id `stop`."""
+    def _copy(self, stop: int) -> Tensor:
+        """The next rows, at most to id `stop`, copied where they are."""
         first, count = next(self._runs(self._next, stop))
         if self.moving:
             count = min(count, max(1, PIECE // self._rows.shape[1]))
         piece = self._rows[first : first + count]
         try:
-            copied = piece.to(device, copy=self.moving)
+            copied = piece.to(piece.device, copy=self.moving)
         except torch.OutOfMemoryError:
             copied = piece.to("cpu", copy=True)
         self._next += count  # not before: a piece that could not be copied is still to be taken

@@ -20,6 +20,7 @@ from relive.schedules import Linear
 if TYPE_CHECKING:
     from relive.ops.state import State
 
+USE_BITS = 31  # of a count of draws
 AT_ONCE = 1 << 24  # leaves that are made float64 at the same time
 COUNTERS = {
     "draws": w.SAMPLED_ROWS,
@@ -43,14 +44,20 @@ def gather(state: State) -> Tensor:
     """The numbers of a state, int64 on its device; the host reads none of them on CUDA."""
     parts = [state.words, state.age_counts, state.reuse_counts]
     if len(state.uses):  # slots without a row have 0 uses, and are taken off again by `stats`
-        bits = torch.frexp(state.uses.to(torch.float64))[1]  # of 0: 0; of [2^(k-1), 2^k): k
-        ones = torch.ones_like(state.uses, dtype=torch.int64)
-        parts[2] = state.reuse_counts.index_add(0, bits, ones)
+        parts[2] = state.reuse_counts.clone()
+        parts[2][: USE_BITS + 1] += _bins(state.uses)
     leaves = state.leaves
     if leaves.is_cpu and len(leaves):  # in the order of ids: the same rows give the same sums
         leaves = leaves[slots_of(state, held_ids(state))]
     parts.append(_moments(leaves).view(torch.int64))
     return torch.cat(parts)
+
+
+def _bins(uses: Tensor) -> Tensor:
+    """How many are 0, and how many in [2^(k-1), 2^k) for k = 1 ... USE_BITS."""
+    at_least = [(uses >= 1 << k).sum() for k in range(USE_BITS)]
+    falling = torch.stack([at_least[0].new_full((), len(uses)), *at_least])
+    return falling - torch.cat([falling[1:], falling.new_zeros(1)])
 
 
 def _moments(leaves: Tensor) -> Tensor:

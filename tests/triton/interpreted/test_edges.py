@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from relive import Field, InputError, Mixture, Proportional, ReplayBuffer
+from relive import Field, InputError, Mixture, Proportional, ReplayBuffer, UnsupportedError
 from tests.triton.pretended import pretended
 
 FIELDS = {"obs": Field(), "action": Field((), torch.int64)}
@@ -50,6 +50,21 @@ def test_a_buffer_of_a_mixture_with_all_priorities_0_gives_ids_of_no_row() -> No
         assert buffer.stats(wait=True)["stale_updates"] == 0
     with pytest.raises(InputError, match="ids are those"):
         mixture.update_priorities([-2], [1.0])
+
+
+def test_a_mixture_is_not_captured_since_the_host_divides_its_batches(device: Any) -> None:
+    mixture = Mixture([filled(device="cuda"), filled(device="cuda")], [1, 3])
+    batch = mixture.sample(2)
+    errors = torch.ones(2, device="cuda")
+    for call in (
+        lambda: mixture.sample(2),
+        lambda: mixture.sample(2, out=batch),
+        lambda: next(mixture.batches(2)),
+        lambda: mixture.update_priorities(batch.ids, errors),
+    ):
+        with device.capture() as graph, pytest.raises(UnsupportedError, match="be captured"):
+            call()
+        assert not graph.works
 
 
 @pytest.mark.parametrize("way", [("cpu", "cuda"), ("cuda", "cpu")])

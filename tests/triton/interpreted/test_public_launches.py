@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from relive import Linear, Proportional, RankBased
+from relive import Linear, Proportional, RankBased, UnsupportedError
 from relive.ops import words as w
 from relive.ops.state import CHANGING
 from tests.equivalence.states import same_bits
@@ -296,3 +296,29 @@ def test_a_device_without_room_for_rows_that_a_save_still_needs_gives_them_to_th
     done.result()
     saved = type(given.buffer).load(tmp_path / "saved", device="cuda")
     assert same_bits(device.inner(saved._state.rows)[:7], expected[:7])
+
+
+@pytest.mark.parametrize("kind", ["proportional", "ranks"])
+def test_nothing_is_captured_while_a_save_is_under_way(device, tmp_path, kind):
+    given = Given(kind)
+    given.fill()
+    buffer = given.buffer
+    calls = [
+        lambda: buffer.add(**given.step_there),
+        lambda: buffer.extend(**given.times_there),
+        lambda: buffer.sample(BATCH, out=given.out),
+        lambda: buffer.sample_range(BATCH, *given.bounds),
+        lambda: buffer.update_priorities(given.ids_there, given.errors_there),
+    ]
+    calls += [buffer.resort] if buffer.sampler.ranked else []
+    with buffer._lock:  # the thread that writes has to wait
+        done = buffer.save(tmp_path / "saved", background=True)
+        for call in calls:
+            with device.capture() as graph:
+                with pytest.raises(UnsupportedError, match="while a save is under way"):
+                    call()
+                assert graph.works == []
+    done.result()
+    with device.capture() as graph:
+        calls[2]()
+    assert graph.works != []

@@ -88,6 +88,7 @@ class _Runtime:
 
     def cudaHostRegister(self, address: int, nbytes: int, _: int) -> int:
         if address in self._device.registered or nbytes > self._device.most_registered:
+            self._device.has_failed = True
             return 1
         self._device.registered[address] = nbytes
         return 0

@@ -41,6 +41,7 @@ class Device:
         free, total: Bytes of memory, as `torch.cuda.mem_get_info` tells them.
         streams: All there are; the first is the default stream.
         seen: What the host knows to be done.
+        has_failed: A call of CUDA that torch does not check; the next kernel is blamed for it.
     """
 
     device = CUDA
@@ -52,6 +53,7 @@ class Device:
         self.seen: Seen = {}
         self.order = Order()
         self.sync_debug_mode = 0
+        self.has_failed = False
         self._lag = self._forbids = False
         self._lock = threading.RLock()
         self._current = threading.local()
@@ -196,6 +198,7 @@ class Device:
             if reason:
                 self._note_hidden_wait(f"{call.packet}: {reason}")
             if not call.is_instant:
+                self._tell_failure()
                 self._use(call.tensors, call.written)
             call.enter_memory()
             results = call.do() if call.is_instant else self._give(call, waits=bool(reason))
@@ -239,9 +242,16 @@ class Device:
                         f"Pointer argument (at {number}) cannot be accessed from Triton (cpu "
                         "tensor?)"
                     )
+            self._tell_failure()
             self._use(tensors, tensors)
             args, constants = tree_map(_memory, (args, constants))
             self.stream.put(lambda: kernel[grid](*args, **constants))
+
+    def _tell_failure(self) -> None:
+        """Raise, once, what CUDA says of a failed call to whoever starts the next kernel."""
+        if self.has_failed:
+            self.has_failed = False
+            raise torch.AcceleratorError("CUDA error: invalid argument")
 
     def _use(self, read: list[Tensor], written: list[Tensor]) -> None:
         """Notes what the next work of the current stream uses."""

@@ -177,10 +177,15 @@ import os, sys, threading, torch
 from tests.unit.storage.test_saving import numbered
 from relive.storage import files
 torch.set_num_threads(1)
-opened, write_all = threading.Event(), files.write_all
-files.write_all = lambda *what: (opened.wait(60), write_all(*what))
+begun, opened, write_all = threading.Event(), threading.Event(), files.write_all
+def write_when_opened(*what):
+    begun.set()
+    assert opened.wait(20), "the fork waits for the save"
+    write_all(*what)
+files.write_all = write_when_opened
 b = numbered(100)
 saving = b.save(sys.argv[1] + "/parent", background=True)
+assert begun.wait(60)
 child = os.fork()
 opened.set()
 if child == 0:
