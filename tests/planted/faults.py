@@ -421,8 +421,8 @@ FAULTS = (
     Fault(
         "priorities come from the weighted error",
         "agents/dqn.py",
-        "magnitude = delta.detach().abs()",
-        "magnitude = (batch.weights * delta).detach().abs()",
+        "        return loss, delta, q\n",
+        "        return loss, batch.weights * delta, q\n",
         ("tests/unit/agents",),
     ),
     Fault(
@@ -435,7 +435,7 @@ FAULTS = (
     Fault(
         "the weight enters the square",
         "losses/td.py",
-        "return torch.dot(weights, loss(delta)) / len(delta)",
+        "return weighted_mean(loss(delta), weights)",
         "return loss(weights * delta).mean()",
         ("tests/unit/losses", "tests/unit/agents"),
     ),
