@@ -153,21 +153,16 @@ class DDPG:
             noise = self.config.exploration_noise * self.rng.standard_normal(action.shape)
             blurred = (self._best(obs) + noise).clip(-1.0, 1.0)
             action = np.where(explore[:, None], action, blurred)
-        return self._from_unit(action)
+        return self.actions.array_from_unit(action)
 
     def act_greedy(self, obs: Any) -> NDArray[np.float32]:
         """The policy's actions for E observations, `[E, *shape]`. Waits for the device."""
-        return self._from_unit(self._best(obs))
+        return self.actions.array_from_unit(self._best(obs))
 
     def _best(self, obs: Any) -> NDArray[Any]:
         with torch.inference_mode():
             action: NDArray[Any] = self.actor(tensors_of(obs, self.device)).cpu().numpy()
         return action
-
-    def _from_unit(self, action: NDArray[Any]) -> NDArray[np.float32]:
-        unit = torch.from_numpy(action.astype(np.float32, copy=False))
-        scaled: NDArray[np.float32] = self.actions.from_unit(unit).numpy()
-        return scaled
 
     # -- update
 

@@ -212,11 +212,11 @@ class SAC:
         if not explore.all():
             noise = self.rng.standard_normal(action.shape, np.float32)
             action = np.where(explore[:, None], action, self._drawn(obs, noise))
-        return self._from_unit(action)
+        return self.actions.array_from_unit(action)
 
     def act_greedy(self, obs: Any) -> NDArray[np.float32]:
         """The middle of the policy for E observations, `[E, *shape]`. Waits for the device."""
-        return self._from_unit(self._drawn(obs, None))
+        return self.actions.array_from_unit(self._drawn(obs, None))
 
     def _drawn(self, obs: Any, noise: NDArray[np.float32] | None) -> NDArray[Any]:
         with torch.inference_mode():
@@ -225,11 +225,6 @@ class SAC:
                 before = before + log_std.exp() * tensors_of(noise, self.device)
             action: NDArray[Any] = before.tanh().cpu().numpy()
         return action
-
-    def _from_unit(self, action: NDArray[Any]) -> NDArray[np.float32]:
-        unit = torch.from_numpy(action.astype(np.float32, copy=False))
-        scaled: NDArray[np.float32] = self.actions.from_unit(unit).numpy()
-        return scaled
 
     # -- update
 

@@ -89,6 +89,12 @@ class ActionScale:
         scaled = torch.addcmul(self._middle, self._half, action)
         return scaled.clamp(self._low, self._high).view(len(action), *self.shape)
 
+    def array_from_unit(self, action: NDArray[Any]) -> NDArray[np.float32]:
+        """As `from_unit`, from an array to one; of a scale for tensors on the CPU."""
+        unit = torch.from_numpy(action.astype(np.float32, copy=False))
+        scaled: NDArray[np.float32] = self.from_unit(unit).numpy()
+        return scaled
+
 
 def _float32(bound: Any, inwards: float) -> NDArray[np.float32]:
     """A bound as float32, and if that is another number, the next one `inwards` of the box."""

@@ -161,10 +161,6 @@ class Index:
             chain.append(previous)
         return self._entries[chain[::-1]]
 
-    def last_of(self, number: int) -> Any:
-        """The entry that ends an episode; it knows length and return."""
-        return self._entries[self._last[number]]
-
     def open_runs(self) -> list[tuple[int, Any]]:
         """Number and entry of the newest run of every episode that has not ended."""
         held = self._entries[: self._count]
