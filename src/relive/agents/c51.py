@@ -32,7 +32,7 @@ from relive.nn.encoders import encoder_for
 from relive.nn.flat import FlatParameters
 from relive.nn.heads import CategoricalHead
 from relive.nn.mlp import MLP, linear
-from relive.nn.noisy import draw_noise, noisy
+from relive.nn.noisy import NetworkNoise, noisy
 from relive.nn.streams import RandomStream
 from relive.schedules import Linear
 
@@ -193,6 +193,7 @@ class C51:
         self.target = copy.deepcopy(self.online).requires_grad_(False)
         self.parameters = FlatParameters(self.online)
         self.target_parameters = FlatParameters(self.target)
+        self.noise, self.target_noise = NetworkNoise(self.online), NetworkNoise(self.target)
         self.optimizer = Adam(self.parameters, eps=self.config.adam_eps)
         lr_end = self.config.lr if self.config.lr_end is None else self.config.lr_end
         self.learning_rate = Linear(self.config.lr, lr_end, max(1, planned_updates))
@@ -234,16 +235,11 @@ class C51:
         return self._best(obs, None)
 
     def _best(self, obs: Any, stream: RandomStream | None) -> NDArray[np.int64]:
-        self._draw_noise(stream, self.online)
+        self.noise.draw(stream)
         with torch.inference_mode():
             q = self.online.values(tensors_of(obs, self.device))
             action: NDArray[np.int64] = q.argmax(1).cpu().numpy()
         return action
-
-    def _draw_noise(self, stream: RandomStream | None, *networks: nn.Module) -> None:
-        if self.config.noisy_sigma is not None:
-            for network in networks:
-                draw_noise(network, stream)
 
     # -- update
 
@@ -257,7 +253,8 @@ class C51:
             The divergence of every row, from before the step, and metrics.
         """
         config = self.config
-        self._draw_noise(self.learning_noise, self.online, self.target)
+        self.noise.draw(self.learning_noise)
+        self.target_noise.draw(self.learning_noise)
         self.parameters.grad.zero_()
         loss, divergence, q = accumulate([b.to(self.device) for b in batches], self._terms)
         grad_norm = self.parameters.clip_grad(config.max_grad_norm)

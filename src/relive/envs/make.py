@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from relive.errors import ConfigError, MissingExtraError
@@ -12,9 +13,14 @@ if TYPE_CHECKING:
     from gymnasium.vector import SyncVectorEnv
     from numpy.typing import NDArray
 
+PLUGINS = {"MinAtar/": ("minatar.gym", "minatar"), "ALE/": ("ale_py", "ale-py")}
+"""Environments that Gymnasium hears of by `register_envs` of a module, in a package."""
+
 
 def make_env(env_id: str) -> Env[Any, Any]:
     """One environment, for evaluation and for looking at its spaces.
+
+    Those of MinAtar and ALE are found without an import.
 
     Raises:
         ConfigError: There is no such environment, or a package it needs is missing.
@@ -24,6 +30,7 @@ def make_env(env_id: str) -> Env[Any, Any]:
     module, colon, _ = env_id.partition(":")  # "module:id" imports the module first
     if colon and not all(name.isidentifier() for name in module.split(".")):
         raise ConfigError(f"there is no environment {env_id!r}; {module!r} is no module")
+    _register_plugin(env_id)
     try:
         env: Env[Any, Any] = gymnasium.make(env_id)
     except (gymnasium.error.Error, ImportError) as error:
@@ -101,6 +108,20 @@ def _gymnasium() -> Any:
     except ImportError:
         raise MissingExtraError("gymnasium", extra="gym") from None
     return gymnasium
+
+
+def _register_plugin(env_id: str) -> None:
+    """Makes the environments of a package known, once, if `env_id` is one of them."""
+    from gymnasium import registry
+
+    for prefix, (module, package) in PLUGINS.items():
+        if env_id.startswith(prefix) and not any(name.startswith(prefix) for name in registry):
+            try:
+                plugin: Any = importlib.import_module(module)
+            except ImportError:
+                raise ConfigError(f"{env_id} needs a package: pip install {package}") from None
+            if hasattr(plugin, "register_envs"):  # others register when they are imported
+                plugin.register_envs()
 
 
 def _what_is_wrong(env_id: str, error: Exception) -> str:

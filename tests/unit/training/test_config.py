@@ -10,6 +10,7 @@ from relive.errors import ConfigError, InputError
 from relive.schedules import Linear
 from relive.training import PRESETS, ReplayConfig, TrainConfig, preset
 from relive.training.algorithms import CONFIGS
+from relive.training.presets import RECIPES
 from tests.unit.training.tiny import tiny
 
 
@@ -152,6 +153,22 @@ def test_an_environment_without_a_preset_gets_the_defaults():
     for algorithm, config in CONFIGS.items():
         found = preset(algorithm, "Nowhere-v0")
         assert (found.algorithm, found.env, found.agent) == (algorithm, "Nowhere-v0", config())
-    for (algorithm, env), found in PRESETS.items():
-        assert (found.algorithm, found.env) == (algorithm, env)
-        assert preset(algorithm, env) is found
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_recipe_has_defaults_and_presets_of_one_agent(recipe):
+    agent = {"rainbow": "c51", "rlpd": "sac"}.get(recipe, recipe)
+    assert preset(recipe, "Nowhere-v0").algorithm == agent
+    assert preset(recipe, "Nowhere-v0").env == "Nowhere-v0"
+    for (word, env), found in PRESETS.items():
+        if word == recipe:
+            assert (found.algorithm, found.env) == (agent, env)
+            assert preset(recipe, env) is found
+
+
+def test_rainbow_is_all_six_parts_together():
+    found = preset("rainbow", "Nowhere-v0")
+    agent = found.agent
+    assert (agent.double, agent.dueling, agent.noisy_sigma, agent.atoms) == (True, True, 0.5, 51)
+    assert (found.replay.sampler, found.replay.n_step) == ("proportional", 3)
+    assert [agent.epsilon(100)(step) for step in (0, 50)] == [0.0, 0.0]  # the noise explores
