@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from relive.training import TensorBoard, TrainConfig, preset, resume
 from relive.training import run as run_training
 from relive.training.algorithms import actions_of
 from relive.training.checkpoint import require_same
+from relive.training.config import SETTINGS_OF_SAMPLER, SETTINGS_OF_WINDOW
 from relive.training.console import Console
 from relive.training.presets import RECIPES, Recipe
 from relive.training.records import RunResumed, RunStarted
@@ -115,6 +117,10 @@ def settings(words: Sequence[str]) -> TrainConfig:
         raise ConfigError(f"name an algorithm: relive train {RECIPES[0]} --env CartPole-v1")
     recipe = _recipe(given)
     default = preset(recipe, value_of("--env", words) or MISSING)
+    sampler, window = (value_of(f"--replay.{choice}", words) for choice in ("sampler", "window"))
+    if sampler in SETTINGS_OF_SAMPLER or window in SETTINGS_OF_WINDOW:
+        # what the preset says of its own sampler means nothing to another
+        default = replace(default, replay=default.replay.drawing(sampler, window))
     return parse(
         TrainConfig,
         words[1:],

@@ -101,6 +101,23 @@ class ReplayConfig:
                     )
         self.build_sampler(1), self.build_window()  # they check their settings
 
+    def drawing(self, sampler: str | None, window: str | None) -> ReplayConfig:
+        """These settings with another sampler or window; what those do not have is as by default.
+
+        Raises:
+            ConfigError: A setting that they have is out of its range.
+        """
+        chosen: dict[str, Any] = {
+            "sampler": sampler or self.sampler,
+            "window": window or self.window,
+        }
+        for choice, settings in (("sampler", SETTINGS_OF_SAMPLER), ("window", SETTINGS_OF_WINDOW)):
+            every = frozenset[str]().union(*settings.values())
+            idle = every - settings.get(chosen[choice], every)
+            fields = (field for field in dataclasses.fields(self) if field.name in idle)
+            chosen |= {field.name: field.default for field in fields}
+        return dataclasses.replace(self, **chosen)
+
     def build_sampler(self, planned_updates: int) -> Sampler:
         """The sampler, with beta reaching 1 at the last of `planned_updates` batches."""
         if self.sampler == "uniform":

@@ -172,3 +172,17 @@ def test_rainbow_is_all_six_parts_together():
     assert (agent.double, agent.dueling, agent.noisy_sigma, agent.atoms) == (True, True, 0.5, 51)
     assert (found.replay.sampler, found.replay.n_step) == ("proportional", 3)
     assert [agent.epsilon(100)(step) for step in (0, 50)] == [0.0, 0.0]  # the noise explores
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "proportional", "rank"])
+@pytest.mark.parametrize("window", ["all", "recent", "ere"])
+def test_another_way_to_draw_leaves_behind_what_it_does_not_have(sampler, window):
+    before = ReplayConfig(
+        sampler="proportional", alpha=0.5, eps=1e-3, window="ere", eta=0.99, batch_size=32
+    )
+    found = before.drawing(sampler, window)
+    assert (found.sampler, found.window, found.batch_size) == (sampler, window, 32)
+    assert found.alpha == (0.6 if sampler == "uniform" else 0.5)
+    assert found.eps == (1e-3 if sampler == "proportional" else 1e-6)
+    assert found.eta == (0.99 if window == "ere" else 0.996)
+    assert before.drawing(None, None) == before
