@@ -6,8 +6,9 @@
     python -m benchmarks.learning --show            # nothing is run
 
 A run lies in runs/learn/TASK/SEED. What is stopped goes on where it was when it is called again.
-Results are kept in results/learning.json; a run that is there and not in runs/learn is made again
-unless `--missing` is given. Ends with status 1 if a goal was missed or a run failed.
+Results are kept in results/learning.json, with tables and curves beside it; a run that is there and
+not in runs/learn is made again unless `--missing` is given. Ends with status 1 if a goal was missed
+or a run failed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.learning import judge, tables
+from benchmarks.learning import curves, judge, tables
 from benchmarks.learning.runs import make
 from benchmarks.learning.tasks import COMPARISON, GOALS
 
@@ -50,6 +51,7 @@ def main() -> int:
     tasks = [task for task in table if options.only in task.name]
     failed = 0 if options.show else run_all(tasks, options.seeds, options.jobs, options.missing)
     results = load()
+    write_pages(results)
     if options.samplers:
         print(tables.comparison(tasks, results))
         return int(failed > 0)
@@ -85,6 +87,17 @@ def run_all(tasks: Sequence[Task], seeds: int | None, jobs: int, missing: bool) 
             keep(task, seed, {**result, "date": dt.datetime.now(dt.UTC).date().isoformat()})
             print(f"{task.name} {seed}: {result[task.judged]['mean']:.1f}", flush=True)
     return failed
+
+
+def write_pages(results: Results) -> None:
+    """Writes what the documentation shows of the results."""
+    pages = {
+        "learning.md": tables.goals(GOALS, results),
+        "samplers.md": tables.comparison(COMPARISON, results),
+    }
+    for name, text in pages.items():
+        RESULTS.with_name(name).write_text(text + "\n", encoding="utf-8")
+    curves.draw(GOALS, results, RESULTS.with_suffix(".svg"))
 
 
 def load() -> Results:

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from benchmarks.learning import __main__ as program
-from benchmarks.learning import judge, runs, tables
+from benchmarks.learning import curves, judge, runs, tables
 from benchmarks.learning.tasks import COMPARISON, GOALS, Goal, Task
 
 TINY = Task(
@@ -113,6 +113,7 @@ def test_results_are_kept_a_line_a_run_and_the_table_says_what_was_missed(
 ):
     path = tmp_path / "learning.json"
     monkeypatch.setattr(program, "RESULTS", path)
+    monkeypatch.setattr(program, "write_pages", lambda _results: None)
     for seed, run in results_of(6, 4)["tiny"].items():
         program.keep(TINY, int(seed), run)
     assert json.loads(path.read_text()) == results_of(6, 4)
@@ -123,3 +124,20 @@ def test_results_are_kept_a_line_a_run_and_the_table_says_what_was_missed(
     monkeypatch.setattr("sys.argv", ["learning", "--show"])
     assert program.main() == 1
     assert "missed: tiny" in capsys.readouterr().out
+
+
+def test_the_pages_show_the_results_that_are_kept():
+    results = program.load()
+    folder = program.RESULTS.parent
+    assert (folder / "learning.md").read_text() == tables.goals(GOALS, results) + "\n"
+    assert (folder / "samplers.md").read_text() == tables.comparison(COMPARISON, results) + "\n"
+
+
+def test_curves_are_drawn_for_what_has_results(tmp_path):
+    run = {"curve": [[10, None], [20, 1.0], [30, None], [40, 3.0]], "seconds": 1.0}
+    steps, returns = curves.points({"0": run})
+    assert steps.tolist() == [10, 20, 30, 40]
+    assert returns.tolist() == [[1.0, 1.0, 2.0, 3.0]]
+    curves.draw([TINY], {"tiny": {"0": run}}, tmp_path / "first.svg")
+    curves.draw([TINY], {"tiny": {"0": run}}, tmp_path / "again.svg")
+    assert (tmp_path / "first.svg").read_bytes() == (tmp_path / "again.svg").read_bytes()
