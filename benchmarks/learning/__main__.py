@@ -2,7 +2,7 @@
 
     python -m benchmarks.learning                   # the goals; hours
     python -m benchmarks.learning --samplers        # one setting, four ways to draw
-    python -m benchmarks.learning --only pendulum   # those whose name holds a word
+    python -m benchmarks.learning --only pendulum   # those whose name holds it
     python -m benchmarks.learning --show            # nothing is run
 
 A run lies in runs/learn/TASK/SEED. What is stopped goes on where it was when it is called again.
@@ -41,14 +41,16 @@ def main() -> int:
     """Runs, writes, prints."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--samplers", action="store_true", help="the table of samplers")
-    parser.add_argument("--only", default="", help="tasks whose name holds this")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], help="tasks whose name holds one of these"
+    )
     parser.add_argument("--seeds", type=int, help="no more than so many seeds of each")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
     parser.add_argument("--missing", action="store_true", help="leave out what has a result")
     parser.add_argument("--show", action="store_true", help="print the table, run nothing")
     options = parser.parse_args()
     table = COMPARISON if options.samplers else GOALS
-    tasks = [task for task in table if options.only in task.name]
+    tasks = [task for task in table if any(word in task.name for word in options.only)]
     failed = 0 if options.show else run_all(tasks, options.seeds, options.jobs, options.missing)
     results = load()
     write_pages(results)

@@ -1,7 +1,8 @@
 """DQN: double, with prioritized replay.
 
 The recipes of the RL Baselines3 Zoo (`hyperparams/dqn.yml`), but double and with a step size that
-falls to 0: the last policy counts, and a constant step size keeps unlearning it.
+falls to 0: the last policy counts, and a constant step size keeps unlearning it. LunarLander has
+returns of 3 steps and twice the steps.
 """
 
 from dataclasses import replace
@@ -37,7 +38,9 @@ BY_ENV = {
     ),
     "Acrobot-v1": _ACROBOT,
     "LunarLander-v3": replace(
-        _ACROBOT, total_steps=200_000, replay=ReplayConfig(capacity=200_000, batch_size=128)
+        _ACROBOT,
+        total_steps=200_000,
+        replay=ReplayConfig(capacity=200_000, batch_size=128, n_step=3),
     ),
     "MountainCar-v0": TrainConfig(
         env="",
