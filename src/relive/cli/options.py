@@ -107,7 +107,7 @@ def missing_options(settings: type, words: Sequence[str], default: object = None
             needed = field.default is NO_DEFAULT and field.default_factory is NO_DEFAULT
         else:
             needed = getattr(default, field.name) is MISSING
-        if needed and hints[field.name] is str and option not in given:
+        if needed and hints[field.name] in (str, Path) and option not in given:
             yield option
 
 

@@ -52,7 +52,7 @@ def write_minari(
     if data_format not in get_args(DataFormat):
         raise ConfigError(f"data_format is hdf5 or arrow; given {data_format!r}")
     minari, place = _minari(), Path(path)
-    require_free(place, overwrite=overwrite)
+    require_writable(place, overwrite=overwrite)
     all_episodes = list(episodes)
     if not all_episodes:
         raise InputError(f"there are no episodes to write to {place}")
@@ -82,12 +82,14 @@ def write_minari(
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def require_free(path: Path, *, overwrite: bool) -> None:
+def require_writable(path: Path, *, overwrite: bool) -> None:
     """Refuse a place where something is, but for a dataset that may be replaced.
 
     Raises:
         InputError: Says what to do.
+        MissingExtraError: Minari is not installed.
     """
+    _minari()
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not (path / DATA / "metadata.json").is_file():
