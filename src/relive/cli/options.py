@@ -100,7 +100,8 @@ def stray(left: Sequence[str], settings: type, default: object = None) -> str:
 
 def missing_options(settings: type, words: Sequence[str], default: object = None) -> Iterator[str]:
     """The options that must be given and are not; those that take a word."""
-    hints, given = get_type_hints(settings), {word.partition("=")[0] for word in words}
+    hints = get_type_hints(settings, include_extras=True)  # words in a place of their own are none
+    given = {word.partition("=")[0] for word in words}
     for field in fields(settings):
         option = f"--{field.name.replace('_', '-')}"
         if default is None:

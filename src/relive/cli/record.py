@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from relive.cli.closest import unknown
 from relive.cli.eval import env_of, policy_of
 from relive.cli.options import parse
 from relive.demos.recording import require_writable, write_minari
@@ -33,13 +34,9 @@ class RecordOptions:
     """Where to; below the folder MINARI_DATASETS_PATH names, Minari finds it by name."""
     policy: Path | None = None
     """A run directory: its policy plays, greedily."""
-    expert: (
-        Literal[
-            "mountain-car-continuous", "mountain-car", "lunar-lander", "lunar-lander-continuous"
-        ]
-        | None
-    ) = None
-    """Or a scripted policy, in the environment of its name."""
+    expert: str | None = None
+    """Or a scripted policy, in the environment of its name: mountain-car-continuous, mountain-car,
+    lunar-lander or lunar-lander-continuous."""
     episodes: int = 10
     """How many."""
     seed: int = 0
@@ -60,6 +57,8 @@ class RecordOptions:
             raise ConfigError(f"threads is at most {MOST_THREADS}, got {self.threads}")
         if (self.policy is None) == (self.expert is None):
             raise ConfigError("say who plays: either --policy RUN or --expert NAME")
+        if self.expert is not None and self.expert not in EXPERTS:
+            raise ConfigError(unknown("expert", self.expert, EXPERTS, most=len(EXPERTS)))
 
 
 def run(words: Sequence[str]) -> int:

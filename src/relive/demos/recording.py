@@ -51,7 +51,7 @@ def write_minari(
     """
     if data_format not in get_args(DataFormat):
         raise ConfigError(f"data_format is hdf5 or arrow; given {data_format!r}")
-    minari, place = _minari(), Path(path)
+    minari, place = _minari(), Path(path).absolute()  # it joins paths that are relative twice
     require_writable(place, overwrite=overwrite)
     all_episodes = list(episodes)
     if not all_episodes:

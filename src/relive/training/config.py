@@ -235,7 +235,7 @@ class TrainConfig:
             out = plain["out"] and Path(plain["out"])
             parts = {
                 "replay": ReplayConfig(**plain["replay"]),
-                "demos": DemosConfig.from_json(plain.get("demos", {})),  # earlier runs have none
+                "demos": DemosConfig(**plain.get("demos", {})),  # earlier runs have none
             }
             return cls(**dict(settings, **parts, agent=agent, out=out))
         except (KeyError, TypeError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from relive.demos import Filter, Loaded, load
 from relive.errors import ConfigError
@@ -47,6 +47,8 @@ class DemosConfig:
                     raise ConfigError(
                         f"demos.{setting.name} {given} does nothing without demos.path"
                     )
+        else:
+            object.__setattr__(self, "path", Path(self.path))
         if not 0 <= self.fraction <= 1:
             raise ConfigError(f"demos.fraction lies in [0, 1]; given {self.fraction}")
         if self.episodes is not None and self.episodes < 1:
@@ -56,16 +58,6 @@ class DemosConfig:
     def build_filter(self) -> Filter:
         """Which episodes are taken."""
         return Filter(successful_only=self.successful_only, min_return=self.min_return)
-
-    @classmethod
-    def from_json(cls, plain: dict[str, Any]) -> DemosConfig:
-        """The settings from plain values.
-
-        Raises:
-            TypeError: A setting is unknown.
-        """
-        path = plain.get("path")
-        return cls(**dict(plain, path=None if path is None else Path(path)))
 
 
 def load_demonstrations(
