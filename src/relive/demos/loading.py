@@ -118,7 +118,9 @@ def load(
             then pin all of them: `buffer.pin_demonstrations(len(buffer))`.
         reserve: As in `pin_demonstrations`.
         batch_size: Refuse unless so many other rows fit beside them.
-        format, last_step, done_means: As in `read`.
+        format: As in `read`.
+        last_step: As in `read`.
+        done_means: As in `read`.
 
     Raises:
         InputError: No episode passes, fields that do not fit, a buffer that has rows, no room.

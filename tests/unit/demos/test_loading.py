@@ -237,8 +237,8 @@ def test_a_buffer_that_has_rows_is_refused(tmp_path):
 
 def test_a_function_that_fails_is_not_taken_for_a_damaged_file(tmp_path):
     path = files.d4rl(tmp_path, files.known((4,)))
-    with pytest.raises(AttributeError, match="retrun"):
-        load(made(), path, where=lambda episode: episode.retrun > 3)
+    with pytest.raises(AttributeError, match="gain"):
+        load(made(), path, where=lambda episode: episode.gain > 3)
 
 
 def test_damage_behind_the_episodes_asked_for_is_not_looked_at(tmp_path):
