@@ -304,7 +304,7 @@ class TrajectoryStore:
             raise InputError(f"the buffer needs what the store has not: {'; '.join(wrong)}")
         if self._recorder is not None and self._recorder.has(buffer._tee):
             raise InputError("the buffer tees into this store; call buffer.tee(None) first")
-        _require_between_episodes(buffer, env)
+        require_between_episodes(buffer, env)
         episodes = steps = 0
         for episode in self:
             if episodes == limit:
@@ -420,11 +420,11 @@ def _write(buffer: ReplayBuffer, episode: Episode, env: int) -> None:
     for name in (*target.fields, "next_obs", *OURS):
         given[name] = _for_buffer(episode, target.tree[name], source, target)
     with buffer._lock:
-        _require_between_episodes(buffer, env)
+        require_between_episodes(buffer, env)
         buffer.extend(**given, env=env)
 
 
-def _require_between_episodes(buffer: ReplayBuffer, env: int) -> None:
+def require_between_episodes(buffer: ReplayBuffer, env: int) -> None:
     """Refuse a lane whose next step goes on from others, or is a fake one."""
     if env is None:
         raise InputError("env is one lane of the buffer; given None")

@@ -12,6 +12,7 @@ from relive.cli.eval import EvalOptions
 from relive.cli.main import COMMANDS
 from relive.cli.options import option_names
 from relive.cli.plan import PlanOptions
+from relive.cli.record import RecordOptions
 from relive.cli.report import ReportOptions
 from relive.cli.train import RESUME
 from relive.cli.watch import WatchOptions
@@ -26,6 +27,7 @@ SETTINGS = {
     "train": TrainConfig,
     "eval": EvalOptions,
     "watch": WatchOptions,
+    "record": RecordOptions,
     "report": ReportOptions,
     "bench": BenchOptions,
     "doctor": DoctorOptions,

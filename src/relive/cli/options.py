@@ -100,14 +100,15 @@ def stray(left: Sequence[str], settings: type, default: object = None) -> str:
 
 def missing_options(settings: type, words: Sequence[str], default: object = None) -> Iterator[str]:
     """The options that must be given and are not; those that take a word."""
-    hints, given = get_type_hints(settings), {word.partition("=")[0] for word in words}
+    hints = get_type_hints(settings, include_extras=True)  # words in a place of their own are none
+    given = {word.partition("=")[0] for word in words}
     for field in fields(settings):
         option = f"--{field.name.replace('_', '-')}"
         if default is None:
             needed = field.default is NO_DEFAULT and field.default_factory is NO_DEFAULT
         else:
             needed = getattr(default, field.name) is MISSING
-        if needed and hints[field.name] is str and option not in given:
+        if needed and hints[field.name] in (str, Path) and option not in given:
             yield option
 
 

@@ -88,6 +88,7 @@ PROGRESS = ("loss", "td_error", "q_mean", "grad_norm", "epsilon", "beta", "fill"
 RECORDS: dict[str, dict[str, Kind]] = {
     "run_started": {"config": OBJECT, "versions": VERSIONS},
     "run_resumed": {"config": OBJECT, "versions": VERSIONS, "episodes": WHOLE, "changed": OBJECT},
+    "demonstrations_loaded": {"episodes": WHOLE, "rows": WHOLE, "mean_return": NUMBER},
     "episode_ended": {"episode_return": NUMBER, "length": WHOLE},
     "training_progress": {
         **dict.fromkeys((*PROGRESS, "seconds", "steps_per_second"), NUMBER),

@@ -1,6 +1,7 @@
 """Running an agent: settings, the loop, evaluation, and those who listen."""
 
 from relive.training.config import ReplayConfig, TrainConfig
+from relive.training.demonstrations import DemosConfig
 from relive.training.evaluate import evaluate, evaluation_seeds
 from relive.training.loop import Trainer, train
 from relive.training.parts import Parts, build
@@ -12,6 +13,7 @@ from relive.training.sinks import JsonLines, Sink, TensorBoard
 __all__ = [
     "PRESETS",
     "REFERENCES",
+    "DemosConfig",
     "JsonLines",
     "Parts",
     "ReplayConfig",

@@ -18,6 +18,7 @@ from relive.errors import ConfigError, InputError
 from relive.sampling import Proportional, RankBased, Recent, Sampler, Uniform
 from relive.schedules import Linear
 from relive.training.algorithms import CONFIGS, AgentConfig, Algorithm, algorithm_of
+from relive.training.demonstrations import DemosConfig
 
 MOST_THREADS = 1024
 PRIORITIES = frozenset({"alpha", "beta", "normalize", "uniform_share"})
@@ -181,6 +182,8 @@ class TrainConfig:
     """Save the rows of the buffer too; without them a run that is resumed fills it anew."""
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     """The buffer."""
+    demos: DemosConfig = field(default_factory=DemosConfig)
+    """Demonstrations; they count as no step, episode or return of the run."""
     agent: AgentConfig = field(default_factory=DQNConfig)
     """The agent; what kind of settings these are says which."""
 
@@ -247,8 +250,11 @@ class TrainConfig:
             settings = dict(plain)
             agent = agent_config(settings.pop("algorithm"), settings["agent"])
             out = plain["out"] and Path(plain["out"])
-            replay = ReplayConfig(**plain["replay"])
-            return cls(**dict(settings, replay=replay, agent=agent, out=out))
+            parts = {
+                "replay": ReplayConfig(**plain["replay"]),
+                "demos": DemosConfig(**plain.get("demos", {})),  # earlier runs have none
+            }
+            return cls(**dict(settings, **parts, agent=agent, out=out))
         except (KeyError, TypeError) as error:
             raise InputError(f"these are not the settings of a run: {error}") from None
 

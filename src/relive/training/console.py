@@ -22,6 +22,7 @@ from relive.terminal.pieces import (
     table_of,
 )
 from relive.training.records import (
+    DemonstrationsLoaded,
     EpisodeEnded,
     Evaluated,
     Record,
@@ -62,6 +63,8 @@ class Console:
                 self._watch()
             case RunResumed():
                 self._resumed(record)
+            case DemonstrationsLoaded():
+                self._terminal.print(demonstrations(record))
             case EpisodeEnded():
                 self._returns.append(record.episode_return)
                 self._episodes += 1
@@ -127,3 +130,13 @@ class Console:
         if self._live:
             self._live.stop()
             self._live = None
+
+
+def demonstrations(record: DemonstrationsLoaded) -> str:
+    """What was loaded, in a line."""
+    return (
+        f"demonstrations  {record.rows:,} rows of {record.episodes:,} episodes, mean return "
+        f"{record.mean_return:g}, from {record.path}"
+        + (f" · {record.skipped:,} episodes not taken" if record.skipped else "")
+        + (f" · {record.dropped_steps:,} last steps left out" if record.dropped_steps else "")
+    )

@@ -71,15 +71,15 @@ def _play(policy: Policy, env: Any, seed: int, stop: Callable[[], bool]) -> floa
     while not ended:
         if stop():
             return None
-        action = policy.act_greedy(_with_axis(obs))[0]
+        action = policy.act_greedy(with_axis(obs))[0]
         obs, reward, terminated, truncated, _ = env.step(action)
         total += float(reward)
         ended = terminated or truncated
     return total
 
 
-def _with_axis(obs: Any) -> Any:
+def with_axis(obs: Any) -> Any:
     """The observation of one environment as that of E = 1."""
     if isinstance(obs, dict):
-        return {name: _with_axis(entry) for name, entry in obs.items()}
+        return {name: with_axis(entry) for name, entry in obs.items()}
     return np.asarray(obs)[None]

@@ -21,6 +21,7 @@ from relive.training.measure import Episodes, MetricMeans, priority_histogram
 from relive.training.parts import Parts, build
 from relive.training.presets import REFERENCES
 from relive.training.records import (
+    DemonstrationsLoaded,
     Evaluated,
     Record,
     ReplayMeasured,
@@ -57,6 +58,7 @@ class Trainer:
         self.config = config
         self._env, self._env_seeds = parts.env, parts.env_seeds
         self._buffer, self._agent = parts.buffer, parts.agent
+        self._demos = parts.demos
         self._epsilon = config.agent.epsilon(config.total_steps)
         self._episodes = Episodes(config.num_envs)
         self._means = MetricMeans()
@@ -147,13 +149,15 @@ class Trainer:
                 order: what is known is still yielded, evaluation is left out.
 
         Yields:
-            `RunStarted` (or `RunResumed`); `EpisodeEnded` and `TrainingProgress` as they come;
-            `ReplayMeasured`; `Evaluated`; `RunEnded`. `SaveDue` whenever a save is due, also when
-            the last step has been made.
+            `RunStarted` (or `RunResumed`); `DemonstrationsLoaded` where there are any;
+            `EpisodeEnded` and `TrainingProgress` as they come; `ReplayMeasured`; `Evaluated`;
+            `RunEnded`. `SaveDue` whenever a save is due, also when the last step has been made.
         """
         config = self.config
         with cpu_settings(config.threads):
             yield self._resumed or RunStarted(step=0, config=config.to_json(), versions=versions())
+            if self._demos is not None:
+                yield DemonstrationsLoaded.of(self._demos, self._step)
             try:
                 yield from self._train(stop)
                 yield SaveDue(step=self._step)

@@ -12,7 +12,10 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relive.demos import Loaded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,39 @@ class RunResumed:
     """That ended before."""
     changed: dict[str, str]
     """What is not as it was, name to words: numbers may differ from a run without a break."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemonstrationsLoaded:
+    """Demonstrations were pinned in the buffer; they count in nothing else."""
+
+    step: int
+    path: str
+    format: str
+    episodes: int
+    """That were taken."""
+    rows: int
+    """Rows they are."""
+    mean_return: float
+    """Of those episodes."""
+    skipped: int
+    """Episodes that were read and not taken."""
+    dropped_steps: int
+    """Last steps that were left out, for want of a next observation."""
+
+    @classmethod
+    def of(cls, loaded: Loaded, step: int) -> DemonstrationsLoaded:
+        """The record of what was loaded."""
+        return cls(
+            step=step,
+            path=str(loaded.path),
+            format=loaded.format,
+            episodes=loaded.episodes,
+            rows=loaded.rows,
+            mean_return=sum(loaded.returns) / loaded.episodes,
+            skipped=loaded.skipped,
+            dropped_steps=loaded.dropped_steps,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +167,7 @@ class RunEnded:
 Record = (
     RunStarted
     | RunResumed
+    | DemonstrationsLoaded
     | EpisodeEnded
     | TrainingProgress
     | Evaluated

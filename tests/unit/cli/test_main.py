@@ -29,7 +29,9 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out == f"relive {version('relive')}\n"
 
 
-@pytest.mark.parametrize("command", ["eval", "report", "watch", "doctor", "bench", "plan", TRAIN])
+@pytest.mark.parametrize(
+    "command", ["eval", "record", "report", "watch", "doctor", "bench", "plan", TRAIN]
+)
 def test_each_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([*command.split(), "--help"])
@@ -44,11 +46,12 @@ def test_train_without_an_environment_has_help_too(capsys: pytest.CaptureFixture
 
 WRONG = {
     "palm": (
-        "there is no command 'palm'; there are: eval, plan, train, watch, report, bench, doctor"
+        "there is no command 'palm'; there are: eval, plan, train, watch, report, bench, "
+        "doctor, record"
     ),
     "trian": (
         "there is no command 'trian'; did you mean 'train'? "
-        "There are: train, plan, doctor, eval, bench, watch, report"
+        "There are: train, plan, doctor, eval, bench, watch, record, report"
     ),
     "train": "name an algorithm: relive train dqn --env CartPole-v1",
     "train --env x": "name an algorithm: relive train dqn --env CartPole-v1",
