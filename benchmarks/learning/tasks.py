@@ -84,6 +84,17 @@ GOALS = (
         goal=Goal(least=1000, worst_episode=True),
     ),
     Task(
+        name="sac-mountaincar-demos",
+        words="sac --env MountainCarContinuous-v0",
+        record="--expert mountain-car-continuous --episodes 10",
+        goal=Goal(least=90),
+    ),
+    Task(
+        name="sac-mountaincar-alone",
+        words="sac --env MountainCarContinuous-v0",
+        seeds=3,
+    ),
+    Task(
         name="sac-halfcheetah",
         words="sac --env HalfCheetah-v5 --total-steps 100000",
         seeds=3,

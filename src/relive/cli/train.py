@@ -133,7 +133,7 @@ def settings(words: Sequence[str]) -> TrainConfig:
 def _recipe(word: str) -> Recipe:
     recipe = next((name for name in RECIPES if name == word), None)
     if recipe is None:
-        raise ConfigError(unknown("algorithm", word, RECIPES))
+        raise ConfigError(unknown("algorithm", word, RECIPES, most=len(RECIPES)))
     return recipe
 
 

@@ -55,8 +55,8 @@ WRONG = {
     ),
     "train": "name an algorithm: relive train dqn --env CartPole-v1",
     "train --env x": "name an algorithm: relive train dqn --env CartPole-v1",
-    "train dnq": "there is no algorithm 'dnq'; did you mean 'dqn'? There are: dqn, td3, ddpg, c51, "
-    "sac",
+    "train dnq": "there is no algorithm 'dnq'; did you mean 'dqn'? There are: dqn, td3, ddpg, "
+    "rlpd, rainbow, c51, sac",
     f"{TRAIN} --agent.loss hubr": (
         "there is no --agent.loss 'hubr'; did you mean 'huber'? There are: huber, mse"
     ),

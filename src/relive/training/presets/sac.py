@@ -26,6 +26,14 @@ BY_ENV = {
         replay=ReplayConfig(sampler="uniform", capacity=200_000, batch_size=256),
         agent=SACConfig(lr=1e-3, lr_end=0.0),
     ),
+    "MountainCarContinuous-v0": TrainConfig(  # with demonstrations; without, it never gets there
+        env="",
+        total_steps=20_000,
+        learning_starts=1_000,
+        train_every=1,
+        replay=ReplayConfig(sampler="uniform", capacity=50_000, batch_size=256),
+        agent=SACConfig(lr=1e-3, lr_end=0.0, tau=0.01, hidden=(64, 64)),
+    ),
     "LunarLanderContinuous-v3": replace(
         DEFAULT, total_steps=500_000, agent=SACConfig(lr=7.3e-4, lr_end=0.0, tau=0.01)
     ),
