@@ -253,10 +253,10 @@ class C51:
             The divergence of every row, from before the step, and metrics.
         """
         config = self.config
+        batches = tuple(batch.to(self.device) for batch in batches)
         self.noise.draw(self.learning_noise)
         self.target_noise.draw(self.learning_noise)
-        self.parameters.grad.zero_()
-        loss, divergence, q = accumulate([b.to(self.device) for b in batches], self._terms)
+        loss, divergence, q = accumulate(batches, self._terms, self.parameters)
         grad_norm = self.parameters.clip_grad(config.max_grad_norm)
         self.optimizer.step(self.learning_rate(self.updates))
 

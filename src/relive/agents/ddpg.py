@@ -177,13 +177,11 @@ class DDPG:
         """
         config, lr = self.config, self.learning_rate(self.updates)
         batches = tuple(batch.to(self.device) for batch in batches)
-        self.critic_parameters.grad.zero_()
-        loss, delta, q = accumulate(batches, self._critic_terms)
+        loss, delta, q = accumulate(batches, self._critic_terms, self.critic_parameters)
         grad_norm = self.critic_parameters.clip_grad(config.max_grad_norm)
         self.critic_optimizer.step(lr)
 
-        self.actor_parameters.grad.zero_()
-        (actor_loss,) = accumulate(batches, self._policy_terms, list(self.actor.parameters()))
+        (actor_loss,) = accumulate(batches, self._policy_terms, self.actor_parameters)
         self.actor_parameters.clip_grad(config.max_grad_norm)
         self.actor_optimizer.step(lr)
 

@@ -214,8 +214,8 @@ class DQN:
             |delta| of every row, from before the step, and metrics.
         """
         config = self.config
-        self.parameters.grad.zero_()
-        loss, delta, q = accumulate([b.to(self.device) for b in batches], self._terms)
+        batches = tuple(batch.to(self.device) for batch in batches)
+        loss, delta, q = accumulate(batches, self._terms, self.parameters)
         grad_norm = self.parameters.clip_grad(config.max_grad_norm)
         self.optimizer.step(self.learning_rate(self.updates))
 

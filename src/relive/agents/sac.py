@@ -239,8 +239,7 @@ class SAC:
         """
         config, lr = self.config, self.learning_rate(self.updates)
         batches = tuple(batch.to(self.device) for batch in batches)
-        self.critic_parameters.grad.zero_()
-        loss, error, q = accumulate(batches, self._critic_terms)
+        loss, error, q = accumulate(batches, self._critic_terms, self.critic_parameters)
         grad_norm = self.critic_parameters.clip_grad(config.max_grad_norm)
         self.critic_optimizer.step(lr)
 
@@ -274,17 +273,15 @@ class SAC:
         return loss, row_error(delta.detach(), config.row_error), q.detach().mean(0)
 
     def _update_policy(self, batches: Sequence[Batch], lr: float) -> None:
-        self.actor_parameters.grad.zero_()
-        inputs = list(self.actor.parameters())
-        loss, log_prob, weights = accumulate(batches, self._policy_terms, inputs)
+        parameters = self.actor_parameters
+        loss, log_prob, weights = accumulate(batches, self._policy_terms, parameters)
         self.actor_parameters.clip_grad(self.config.max_grad_norm)
         self.actor_optimizer.step(lr)
         self._of_policy = {"actor_loss": loss, "entropy": -log_prob.mean()}
         if self.config.tune_temperature:
-            self.temperature_parameters.grad.zero_()
-            temperature_loss(
-                self.temperature.forward(), log_prob, self.target_entropy, weights
-            ).backward()  # type: ignore[no-untyped-call]
+            temperature = self.temperature.forward()
+            loss = temperature_loss(temperature, log_prob, self.target_entropy, weights)
+            self.temperature_parameters.take_grad(loss)
             self.temperature_optimizer.step(lr)
 
     def _policy_terms(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:

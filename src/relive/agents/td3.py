@@ -204,8 +204,7 @@ class TD3:
         """
         config, lr = self.config, self.learning_rate(self.updates)
         batches = tuple(batch.to(self.device) for batch in batches)
-        self.critic_parameters.grad.zero_()
-        loss, error, q = accumulate(batches, self._critic_terms)
+        loss, error, q = accumulate(batches, self._critic_terms, self.critic_parameters)
         grad_norm = self.critic_parameters.clip_grad(config.max_grad_norm)
         self.critic_optimizer.step(lr)
 
@@ -239,15 +238,14 @@ class TD3:
         return loss, row_error(delta.detach(), config.row_error), q.detach().mean(0)
 
     def _update_policy(self, batches: Sequence[Batch], lr: float) -> None:
-        self.actor_parameters.grad.zero_()
-        (loss,) = accumulate(batches, self._policy_terms, list(self.actor.parameters()))
+        (loss,) = accumulate(batches, self._policy_terms, self.actor_parameters)
         self.actor_parameters.clip_grad(self.config.max_grad_norm)
         self.actor_optimizer.step(lr)
         self._actor_loss = loss
 
     def _policy_terms(self, batch: Batch) -> tuple[Tensor]:
         """The loss `[]`."""
-        q = self.critics(batch.obs, self.actor(batch.obs))
+        q = self.critics(batch.obs, self.actor(batch.obs), members=1)
         return (deterministic_policy_loss(q[0], batch.weights),)
 
     # -- save

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from relive.batch import Batch
+    from relive.nn.flat import FlatParameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +35,16 @@ class UpdateResult:
 def accumulate(
     batches: Sequence[Batch],
     terms_of: Callable[[Batch], tuple[Tensor, ...]],
-    inputs: Sequence[Tensor] | None = None,
+    parameters: FlatParameters,
 ) -> list[Tensor]:
-    """Adds to `.grad` the gradient of the mean loss over the rows of all batches.
+    """Takes the gradient of the mean loss over the rows of all batches, into `parameters.grad`.
 
     As if they were one batch, but with the memory of one after the other.
 
     Args:
         batches: At least one.
         terms_of: Of one batch: its mean loss, float `[]`, then tensors `[B]` to keep.
-        inputs: The only parameters that get a gradient; None: all.
+        parameters: The only ones that get a gradient.
 
     Returns:
         The mean loss, and what was kept, of all rows; none of them has a gradient.
@@ -54,12 +55,12 @@ def accumulate(
     if not batches:
         raise InputError("an update takes at least one batch; given none")
     rows = sum(map(len, batches))
-    parts = []
+    parts: list[list[Tensor]] = []
     for batch in batches:
         loss, *kept = terms_of(batch)
         if len(batches) > 1:
             loss = loss * (len(batch) / rows)
-        loss.backward(inputs=inputs)  # type: ignore[no-untyped-call]
+        parameters.take_grad(loss, add=bool(parts))
         parts.append([loss.detach(), *(values.detach() for values in kept)])
     if len(parts) == 1:
         return parts[0]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import torch
 from torch.nn import functional
 
 from relive.losses.td import weighted_mean
@@ -43,8 +44,9 @@ def tanh_normal_log_prob(noise: Tensor, log_std: Tensor, before: Tensor) -> Tens
 
         log pi(a) = sum_d [-noise_d^2 / 2 - log std_d - log(2 pi) / 2 - log(1 - tanh^2(u_d))]
 
-    Haarnoja et al. 2018b, appendix C. The last term is taken as 2 (log 2 - u - softplus(-2 u)),
-    which is the same number and finite for every u: 1 - tanh^2 rounds to 0 near |u| = 9.
+    Haarnoja et al. 2018b, appendix C. The last term is taken as 2 (log 2 + u - softplus(2 u)),
+    which is the same number and finite for every u: 1 - tanh^2 rounds to 0 near |u| = 9. What is
+    left of the sum is taken in as few operations as there can be, a quarter of it first.
 
     Args:
         noise: float `[B, D]`.
@@ -54,9 +56,11 @@ def tanh_normal_log_prob(noise: Tensor, log_std: Tensor, before: Tensor) -> Tens
     Returns:
         float `[B]`.
     """
-    normal = -0.5 * (noise * noise + math.log(2.0 * math.pi)) - log_std
-    squash = 2.0 * (math.log(2.0) - before - functional.softplus(-2.0 * before))
-    return (normal - squash).sum(1)
+    quarter = functional.softplus(before, beta=2.0)  # softplus(2 u) / 2
+    quarter = torch.sub(quarter, torch.add(log_std, before, alpha=2.0), alpha=0.25)
+    quarter = torch.addcmul(quarter, noise, noise, value=-0.125)
+    constant = noise.shape[1] * (0.5 * math.log(2.0 * math.pi) + 2.0 * math.log(2.0))
+    return 4.0 * quarter.sum(1) - constant
 
 
 def soft_value(q: Tensor, log_prob: Tensor, temperature: Tensor) -> Tensor:
@@ -72,7 +76,7 @@ def soft_value(q: Tensor, log_prob: Tensor, temperature: Tensor) -> Tensor:
     Returns:
         float `[B]`.
     """
-    return q - temperature * log_prob
+    return torch.addcmul(q, temperature, log_prob, value=-1.0)
 
 
 def soft_policy_loss(q: Tensor, log_prob: Tensor, temperature: Tensor, weights: Tensor) -> Tensor:

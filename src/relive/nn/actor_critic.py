@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from relive.nn.encoders import encoder_for
 from relive.nn.ensemble import EnsembleMLP
@@ -70,7 +71,8 @@ class GaussianPolicy(nn.Module):
         """Mean before tanh and log of the deviation, which is kept in [-20, 2]; `[B, D]` each."""
         features = self.trunk.forward(self.encoder.forward(obs))
         mean, log_std = self.head.forward(features).chunk(2, 1)
-        return mean, log_std.clamp(SMALLEST_LOG_STD, LARGEST_LOG_STD)
+        # a clamp, whose derivative is one operation
+        return mean, functional.hardtanh(log_std, SMALLEST_LOG_STD, LARGEST_LOG_STD)
 
 
 class Critics(nn.Module):
@@ -100,10 +102,10 @@ class Critics(nn.Module):
         width = self.encoder.out_features + size
         self.members = EnsembleMLP(members, width, hidden, 1, generator, layer_norm=layer_norm)
 
-    def forward(self, obs: Observation, action: Tensor) -> Tensor:
-        """Values `[K, B]` of actions `[B, D]`."""
+    def forward(self, obs: Observation, action: Tensor, members: int | None = None) -> Tensor:
+        """Values `[K, B]` of actions `[B, D]`, by the first `members` only unless that is None."""
         features = torch.cat([self.encoder.forward(obs), action], 1)
-        return self.members.forward(features).squeeze(2)
+        return self.members.forward(features, members).squeeze(2)
 
 
 class Temperature(nn.Module):

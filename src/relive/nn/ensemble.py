@@ -33,8 +33,8 @@ class EnsembleLinear(nn.Module):
         fill_uniform(self, fan_in=in_features, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
-        """`[K, B, G]` of `x` `[K, B, F]`."""
-        return torch.baddbmm(self.bias, x, self.weight)
+        """`[K, B, G]` of `x` `[K, B, F]`; if that is of fewer members, by the first ones."""
+        return torch.baddbmm(_first(len(x), self.bias), x, _first(len(x), self.weight))
 
 
 class EnsembleLayerNorm(nn.Module):
@@ -47,7 +47,8 @@ class EnsembleLayerNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """As `x`."""
-        return torch.addcmul(self.bias, functional.layer_norm(x, x.shape[-1:]), self.weight)
+        normal = functional.layer_norm(x, x.shape[-1:])
+        return torch.addcmul(_first(len(x), self.bias), normal, _first(len(x), self.weight))
 
 
 class EnsembleMLP(nn.Module):
@@ -84,9 +85,14 @@ class EnsembleMLP(nn.Module):
             else None
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        """`[K, B, out_features]` of `x` `[B, F]`, which all members see."""
-        x = x.expand(self.members, *x.shape)
+    def forward(self, x: Tensor, members: int | None = None) -> Tensor:
+        """`[K, B, out_features]` of `x` `[B, F]`, which all members see.
+
+        Args:
+            x: Rows.
+            members: Only so many are asked, the first ones; None: all.
+        """
+        x = x.expand(members or self.members, *x.shape)
         last = len(self.layers) - 1
         for place, layer in enumerate(self.layers):
             x = layer.forward(x)
@@ -95,3 +101,8 @@ class EnsembleMLP(nn.Module):
                     x = self.norms[place].forward(x)
                 x = x.relu_()
         return x
+
+
+def _first(members: int, parameter: Tensor) -> Tensor:
+    """What belongs to the first members; a slice of all would cost a copy on the way back."""
+    return parameter if members == len(parameter) else parameter[:members]

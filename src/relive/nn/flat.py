@@ -27,7 +27,7 @@ class FlatParameters:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        parameters = list(module.parameters())
+        self._parameters = parameters = list(module.parameters())
         # every parameter starts on a cache line; the gaps hold zeros and stay so
         starts = [0, *itertools.accumulate(-(-p.numel() // 16) * 16 for p in parameters)]
         self.vector = nn.Parameter(parameters[0].new_zeros(starts[-1], requires_grad=True))
@@ -39,6 +39,22 @@ class FlatParameters:
             values[place] = parameter.detach().flatten()
             parameter.data = values[place].view_as(parameter)
             parameter.grad = self.grad[place].view_as(parameter)
+        self._grads = [p.grad for p in parameters if p.grad is not None]
+
+    def take_grad(self, loss: Tensor, *, add: bool = False) -> None:
+        """Puts the gradient of `loss` into `grad`.
+
+        `backward` would take a vector of zeros and add to it, one parameter after the other.
+
+        Args:
+            loss: float `[]`; other parameters that it depends on get no gradient.
+            add: To what is there, instead of in its place.
+        """
+        grads = torch.autograd.grad(loss, self._parameters)
+        if add:
+            torch._foreach_add_(self._grads, grads)
+        else:
+            torch._foreach_copy_(self._grads, grads)
 
     def clip_grad(self, max_norm: float | None) -> Tensor:
         """Shortens the gradient, in place, to a length of `max_norm` if it is longer.

@@ -68,7 +68,7 @@ def test_the_smaller_critic_makes_the_target_and_both_the_error(kind, row_error,
 def test_critics_see_actions_in_minus_one_to_one():
     agent, seen = make("td3"), []
     forward = agent.critics.forward
-    agent.critics.forward = lambda obs, action: (seen.append(action), forward(obs, action))[1]
+    agent.critics.forward = lambda obs, action, **_: (seen.append(action), forward(obs, action))[1]
     agent.update(one_row())
     assert seen[0].tolist() == [[0.5, 0.0]]  # of 1 in [-2, 2] and 5 in [0, 10]
 
@@ -151,8 +151,7 @@ def test_the_policy_climbs_its_critic(kind):
         last.weight[:, 0], last.weight[:, 1] = 1.0, -1.0
     batches, lr = [rows_for(kind).sample(64)], 0.05
     for _ in range(200):
-        agent.actor_parameters.grad.zero_()
-        accumulate(batches, agent._policy_terms, list(agent.actor.parameters()))
+        accumulate(batches, agent._policy_terms, agent.actor_parameters)
         agent.actor_optimizer.step(lr)
     action = agent.act_greedy(batches[0].obs.numpy())
     assert action == pytest.approx(np.tile([BOX[1][0], BOX[0][1]], (64, 1)), abs=0.6)

@@ -91,6 +91,18 @@ def test_policies_and_critics_take_every_kind_of_observation(generator, obs):
     assert Critics(obs, 3, 4, (8,), generator)(rows, action).shape == (4, 5)
 
 
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_critics_can_be_asked_without_the_last_ones(generator, layer_norm):
+    critics = Critics(Field((4,)), 2, 3, (8,), generator, layer_norm=layer_norm)
+    obs, action = torch.randn(5, 4, generator=generator), torch.randn(5, 2, generator=generator)
+    first = critics(obs, action, members=1)
+    assert torch.allclose(first, critics(obs, action)[:1])
+    first.sum().backward()
+    for parameter in critics.parameters():
+        assert parameter.grad[0].any()
+        assert not parameter.grad[1:].any()
+
+
 def test_the_deviation_of_a_policy_stays_between_its_bounds(generator):
     policy = GaussianPolicy(Field((4,)), 1, (8,), generator)
     for bias, expected in ((-99.0, -20.0), (99.0, 2.0)):

@@ -183,6 +183,19 @@ def test_gradients_arrive_in_the_vector(net, generator):
     assert not any(bool(parameter.grad.any()) for parameter in net.parameters())
 
 
+def test_a_gradient_is_taken_in_place_of_the_last_or_added_to_it(net, generator):
+    twin, x = copy.deepcopy(net), torch.randn(4, 3, generator=generator)
+    other = nn.Parameter(torch.ones(2))
+    flat = FlatParameters(net)
+    twin(x).sum().backward()
+    flat.grad.fill_(7.0)  # what an update before has left
+    for times, add in ((1, False), (2, True), (1, False)):
+        flat.take_grad((net(x) * other).sum(), add=add)
+        for mine, theirs in zip(net.parameters(), twin.parameters(), strict=True):
+            assert torch.allclose(mine.grad, times * theirs.grad)
+    assert other.grad is None
+
+
 @pytest.mark.parametrize("max_norm", [0.5, 100.0, None])
 def test_clipping_is_that_of_torch(net, generator, max_norm):
     separate, x = copy.deepcopy(net), torch.randn(4, 3, generator=generator)
