@@ -31,12 +31,15 @@ from relive.nn.adam import Adam
 from relive.nn.encoders import encoder_for
 from relive.nn.flat import FlatParameters
 from relive.nn.heads import CategoricalHead
+from relive.nn.learning_rate import LearningRate
 from relive.nn.mlp import MLP, linear
 from relive.nn.noisy import NetworkNoise, noisy
 from relive.nn.streams import RandomStream
 from relive.schedules import Linear
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from relive.batch import Batch, Observation
@@ -195,8 +198,9 @@ class C51:
         self.target_parameters = FlatParameters(self.target)
         self.noise, self.target_noise = NetworkNoise(self.online), NetworkNoise(self.target)
         self.optimizer = Adam(self.parameters, eps=self.config.adam_eps)
-        lr_end = self.config.lr if self.config.lr_end is None else self.config.lr_end
-        self.learning_rate = Linear(self.config.lr, lr_end, max(1, planned_updates))
+        self.learning_rate = LearningRate(
+            self.config.lr, self.config.lr_end, planned_updates, self.device
+        )
         self.updates = 0
 
     @property
@@ -252,16 +256,29 @@ class C51:
         Returns:
             The divergence of every row, from before the step, and metrics.
         """
+        result = self.learn(batches, self.due(self.updates + 1))
+        self.updates += 1
+        return result
+
+    def due(self, update: int) -> bool:
+        """Whether the target network moves at an update; the first is 1."""
+        return update % self.config.target_period == 0
+
+    def learn(self, batches: Sequence[Batch], due: bool) -> UpdateResult:
+        """What `update` does on the device: equal calls launch equal work.
+
+        Args:
+            batches: As there.
+            due: Whether the target network moves.
+        """
         config = self.config
         batches = tuple(batch.to(self.device) for batch in batches)
         self.noise.draw(self.learning_noise)
         self.target_noise.draw(self.learning_noise)
         loss, divergence, q = accumulate(batches, self._terms, self.parameters)
         grad_norm = self.parameters.clip_grad(config.max_grad_norm)
-        self.optimizer.step(self.learning_rate(self.updates))
-
-        self.updates += 1
-        if self.updates % config.target_period == 0:
+        self.optimizer.step(self.learning_rate.next())
+        if due:
             self.target_parameters.step_towards(self.parameters, config.tau)
 
         metrics = {
@@ -313,6 +330,7 @@ class C51:
         self.target.load_state_dict(state["target"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.updates = state["updates"]
+        self.learning_rate.set(self.updates)
         self.rng.bit_generator.state = state["rng"]
         self.acting_noise.load_state_dict(state["acting_noise"])
         self.learning_noise.load_state_dict(state["learning_noise"])
