@@ -45,6 +45,11 @@ class Agent(Protocol):
         """The network that acts: what has to be kept to act as the agent does."""
         ...
 
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """What draws on the device; a CUDA graph has to know them."""
+        ...
+
     def act(self, obs: Any, epsilon: float) -> NDArray[Any]:
         """Exploring actions for E environments, at random in each with probability epsilon."""
         ...

@@ -213,6 +213,11 @@ class C51:
         """How many actions there are."""
         return self.num_actions
 
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """What draws on the device."""
+        return [self.acting_noise.generator, self.learning_noise.generator]
+
     # -- act
 
     def act(self, obs: Any, epsilon: float) -> NDArray[np.int64]:

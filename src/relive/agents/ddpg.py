@@ -138,6 +138,11 @@ class DDPG:
         """The network that acts."""
         return self.actor
 
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """What draws on the device."""
+        return []
+
     # -- act
 
     def act(self, obs: Any, epsilon: float) -> NDArray[np.float32]:

@@ -180,6 +180,11 @@ class DQN:
         """How many actions there are."""
         return self.num_actions
 
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """What draws on the device."""
+        return []
+
     # -- act
 
     def act(self, obs: Any, epsilon: float) -> NDArray[np.int64]:

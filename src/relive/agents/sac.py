@@ -197,6 +197,11 @@ class SAC:
         """The network that acts."""
         return self.actor
 
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """What draws on the device."""
+        return [self.noise.generator, self.subsets.generator]
+
     # -- act
 
     def act(self, obs: Any, epsilon: float) -> NDArray[np.float32]:

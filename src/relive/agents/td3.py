@@ -163,6 +163,11 @@ class TD3:
         """The network that acts."""
         return self.actor
 
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """What draws on the device."""
+        return [self.target_noise.generator]
+
     # -- act
 
     def act(self, obs: Any, epsilon: float) -> NDArray[np.float32]:

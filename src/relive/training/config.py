@@ -172,6 +172,10 @@ class TrainConfig:
     """Updates in a burst; over `train_every` it is the ratio of updates to data."""
     accumulate: int = 1
     """Batches whose mean gradient makes one update."""
+    capture: Literal["auto", "on", "off"] = "auto"
+    """Updates as CUDA graphs: where it can be done, by all means (or an error), or not."""
+    updates_per_graph: int = 1
+    """Most updates of a burst in one CUDA graph."""
     eval_episodes: int = 20
     """Greedy episodes after training; 0 for none."""
     log_every: int = 500
@@ -197,6 +201,7 @@ class TrainConfig:
             ("train_every", 1),
             ("updates_per_train", 1),
             ("accumulate", 1),
+            ("updates_per_graph", 1),
             ("eval_episodes", 0),
             ("log_every", 1),
             ("save_every", 0),
