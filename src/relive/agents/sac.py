@@ -303,16 +303,21 @@ class SAC:
         self._of_policy["actor_loss"].copy_(loss)
         self._of_policy["entropy"].copy_(log_prob.mean()).neg_()
         if self.config.tune_temperature:
-            temperature = self.temperature.forward()
-            loss = temperature_loss(temperature, log_prob, self.target_entropy, weights)
-            self.temperature_parameters.take_grad(loss)
-            self.temperature_optimizer.step(lr)
+            self._update_temperature(log_prob, weights, lr)
+
+    @torch.no_grad()
+    def _update_temperature(self, log_prob: Tensor, weights: Tensor, lr: float) -> None:
+        # alpha = exp(log alpha), and the loss is a multiple of alpha: it is its own derivative
+        loss = temperature_loss(self.temperature(), log_prob, self.target_entropy, weights)
+        self.temperature_parameters.grad[:1] = loss
+        self.temperature_optimizer.step(lr)
 
     def _policy_terms(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """The loss `[]`, log pi of the actions drawn and the weights, `[B]` each."""
         action, log_prob = self._sample(batch.obs)
         q = self.critics(batch.obs, action)
-        value = q.amin(0) if self.config.policy_value == "min" else q.mean(0)
+        # min, not amin, whose derivative takes six operations to share among equals
+        value = q.min(0).values if self.config.policy_value == "min" else q.mean(0)
         temperature = self.temperature.forward().detach()
         loss = soft_policy_loss(value, log_prob, temperature, batch.weights)
         return loss, log_prob, batch.weights

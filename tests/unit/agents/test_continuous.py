@@ -8,6 +8,7 @@ import torch
 
 from relive import Field, ReplayBuffer
 from relive.agents.update import accumulate
+from relive.losses import temperature_loss
 from tests.unit.agents.kinds import BOX, CONTINUOUS, make, rows_for
 
 continuous = pytest.mark.parametrize("kind", CONTINUOUS)
@@ -178,6 +179,18 @@ def test_the_temperature_follows_the_entropy(target_entropy, rises):
     agent = make("sac", target_entropy=target_entropy)
     agent.update(rows_for("sac").sample(16))
     assert (agent.temperature().item() > 1.0) == rises
+
+
+def test_the_gradient_of_the_temperature_is_that_of_its_loss():
+    agent, twin = make("sac", temperature=0.7), make("sac", temperature=0.7)
+    log_prob, weights = torch.linspace(-5.0, 3.0, 16), torch.linspace(0.1, 1.0, 16)
+    loss = temperature_loss(twin.temperature(), log_prob, twin.target_entropy, weights)
+    twin.temperature_parameters.take_grad(loss)
+    twin.temperature_optimizer.step(1e-2)
+    agent._update_temperature(log_prob, weights, 1e-2)
+    expected, found = twin.temperature_parameters, agent.temperature_parameters
+    assert torch.allclose(found.grad, expected.grad)
+    assert torch.allclose(found.vector, expected.vector)
 
 
 def test_a_temperature_that_is_not_tuned_stays_where_it_is():
