@@ -148,11 +148,12 @@ def _replay(run: Run) -> list[str]:
         picture = plots.priorities(edges, counts[first:last], size)
         cards.append(card("Priorities", picture, PRIORITIES))
     for name, title, label, note, nothing in (
-        ("age", "Age of what was sampled", "rows written since then", AGE, "Not recorded."),
+        ("age", "Age of what was sampled", "rows written since then", AGE, "No draws."),
         ("reuse", "Reuse of rows", "times drawn", REUSE, "No row has been written."),
     ):
         bins = measured.get(f"{name}_counts") or []
-        body = plots.doublings(name, bins, label, size) if sum(bins) else empty(nothing)
+        words = nothing if bins else "Not recorded."
+        body = plots.doublings(name, bins, label, size) if sum(bins) else empty(words)
         cards.append(card(title, body, note))
     return cards
 

@@ -147,7 +147,7 @@ class TrainConfig:
     out: Path | None = None
     """Run directory; None makes a new one below runs/."""
     learning_starts: int = 1_000
-    """Steps with random actions and no update, to fill the buffer."""
+    """Steps with random actions and no update; updates also wait until a batch of rows is there."""
     train_every: int = 4
     """Steps between two bursts of updates."""
     updates_per_train: int = 1
@@ -200,13 +200,22 @@ class TrainConfig:
         return algorithm_of(self.agent)
 
     @property
+    def updates_start(self) -> int:
+        """Steps after which updates are made: random ones, or those that make a batch of rows.
+
+        Of each environment the last n - 1 steps may still wait for their n-step returns.
+        """
+        waiting = self.num_envs * (self.replay.n_step - 1)
+        return max(self.learning_starts, self.replay.batch_size + waiting - 1)
+
+    @property
     def planned_updates(self) -> int:
         """Updates of the whole run, if it is not stopped before."""
         return self.updates_due(0, self.total_steps)
 
     def updates_due(self, before: int, after: int) -> int:
         """Updates owed when the step count goes from `before` to `after`; none before the start."""
-        start = min(max(before, self.learning_starts), after)
+        start = min(max(before, self.updates_start), after)
         return (after // self.train_every - start // self.train_every) * self.updates_per_train
 
     def save_is_due(self, before: int, after: int) -> bool:

@@ -40,7 +40,8 @@ def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
 
     Args:
         config: Settings.
-        buffer: One that was saved; None makes an empty one.
+        buffer: One that was saved or filled before; None makes an empty one. Without `track_reuse`
+            the run does not tell of age and reuse.
 
     Raises:
         ConfigError: An environment that does not exist, or that the agent cannot act in.
