@@ -123,8 +123,10 @@ def _training(run: Run) -> list[str]:
     for title, log, wanted in (
         ("Loss and TD error", True, {"loss": "loss", "td_error": "mean |TD error|"}),
         ("Exploration and correction", False, {"epsilon": "epsilon", "beta": "beta"}),
-        ("Action values", False, {"q_mean": "mean Q"}),
+        ("Action values", False, {"q_mean": "mean Q", "actor_loss": "policy loss"}),
         ("Gradient norm", True, {"grad_norm": "before clipping"}),
+        ("Temperature", True, {"temperature": "what a nat of entropy is worth"}),
+        ("Entropy", False, {"entropy": "of the policy, in nats"}),
     ):
         found = [(label, *run.series("training_progress", key)) for key, label in wanted.items()]
         series = [(label, x, y) for label, x, y in found if len(x) and (not log or y.max() > 0)]

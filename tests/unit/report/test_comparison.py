@@ -13,7 +13,16 @@ from relive.cli.main import main
 from relive.errors import InputError
 from relive.report.comparison import MOST_GROUPS, default_target, page, write_comparison
 from relive.report.read import read_run
-from tests.unit.report.conftest import CONFIG, ENDED, EPISODES, EVALUATED, MEASURED, STARTED, WHOLE
+from tests.unit.report.conftest import (
+    CONFIG,
+    ENDED,
+    EPISODES,
+    EVALUATED,
+    MEASURED,
+    POLICY,
+    STARTED,
+    WHOLE,
+)
 from tests.unit.report.test_page import Tags, text_of
 
 LEARNING = ["learning", "learning_narrow", "results"]
@@ -48,6 +57,20 @@ def four(tmp_path: Path) -> list[Path]:
 
 def pictures(html: str, section: str = "s0") -> list[str]:
     return re.findall(rf'<svg role="img" aria-label="{section}_(\w+)"', html)
+
+
+@pytest.mark.parametrize(
+    ("left_out", "shown"),
+    [((), ["actor_loss", "temperature", "entropy"]), (("temperature", "entropy"), ["actor_loss"])],
+    ids=["with entropy", "without"],
+)
+def test_numbers_of_policies_are_compared_where_there_are_some(
+    tmp_path: Path, left_out: tuple[str, ...], shown: list[str]
+) -> None:
+    records = [STARTED, *({**record, **dict.fromkeys(left_out)} for record in POLICY)]
+    paths = [write(tmp_path / "runs" / f"s{seed}", records, seed=seed) for seed in (1, 2)]
+    html = write_comparison(paths).read_text(encoding="utf-8")
+    assert pictures(html) == [*TRAINING, *shown]
 
 
 def test_a_page_compares_groups_and_needs_nothing_else(four: list[Path]) -> None:
