@@ -19,6 +19,7 @@ DOORS = {
     "tyro": ["cli/*.py"],
     "rich": ["cli/*.py", "terminal/pieces.py", "training/console.py"],
     "tensorboard": ["training/sinks*.py"],
+    "av": ["training/video.py late"],
     "safetensors": ["training/policy.py"],
     "matplotlib": ["report/canvas.py", "bench/chart.py"],
     **{peer: [f"bench/sides/{peer}.py"] for peer in ("cpprb", "flashbax", "tianshou", "torchrl")},

@@ -8,6 +8,7 @@ from relive.training.policy import load_policy, save_policy
 from relive.training.presets import PRESETS, REFERENCES, preset
 from relive.training.run import RunResult, resume, run
 from relive.training.sinks import JsonLines, Sink, TensorBoard
+from relive.training.video import Video
 
 __all__ = [
     "PRESETS",
@@ -20,6 +21,7 @@ __all__ = [
     "TensorBoard",
     "TrainConfig",
     "Trainer",
+    "Video",
     "build",
     "evaluate",
     "evaluation_seeds",
