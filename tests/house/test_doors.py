@@ -20,7 +20,7 @@ DOORS = {
     "rich": ["cli/*.py", "terminal/pieces.py", "training/console.py"],
     "tensorboard": ["training/sinks*.py"],
     "av": ["training/video.py late"],
-    "safetensors": ["training/policy.py"],
+    "safetensors": ["agents/policy.py"],
     "matplotlib": ["report/canvas.py", "bench/chart.py"],
     **{peer: [f"bench/sides/{peer}.py"] for peer in ("cpprb", "flashbax", "tianshou", "torchrl")},
     "stable_baselines3": ["bench/sides/stable_baselines3.py"],

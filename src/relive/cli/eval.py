@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from relive.agents.kinds import algorithm_of
 from relive.cli.options import RunPath, parse
 from relive.envs import make_env
-from relive.errors import ConfigError, InputError, ReliveError
+from relive.errors import ConfigError, InputError
 from relive.fields import fields_of
 from relive.report.read import CONFIG, read_config
 from relive.training import REFERENCES, Video, evaluate, evaluation_seeds, load_policy
-from relive.training.algorithms import actions_of, algorithm_of
+from relive.training.algorithms import actions_of
 from relive.training.config import MOST_THREADS
 from relive.training.runtime import cpu_settings
 
@@ -86,13 +87,7 @@ def policy_of(path: Path, env_id: str) -> Agent:
         InputError: There is no policy, it cannot be read, or it is one for something else.
         ConfigError: There is no such environment.
     """
-    try:
-        agent = load_policy(path)
-    except ReliveError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        what = " ".join(str(error).split())[:200]
-        raise InputError(f"the policy in {path} cannot be read: {what}") from None
+    agent = load_policy(path)
     with closing(make_env(env_id)) as env:
         obs, actions = fields_of(env)["obs"], actions_of(env, algorithm_of(agent.config))
     if (agent.obs, agent.actions) != (obs, actions):

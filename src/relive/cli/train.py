@@ -9,6 +9,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+from relive.agents.kinds import Algorithm
 from relive.cli.closest import unknown
 from relive.cli.main import INTERRUPTED
 from relive.cli.options import MISSING, parse, value_of, without
@@ -16,7 +17,7 @@ from relive.envs import make_env
 from relive.errors import ConfigError, MissingExtraError, ReliveError
 from relive.training import TensorBoard, TrainConfig, preset, resume
 from relive.training import run as run_training
-from relive.training.algorithms import Algorithm, actions_of
+from relive.training.algorithms import actions_of
 from relive.training.checkpoint import require_same
 from relive.training.console import Console
 from relive.training.records import RunResumed, RunStarted

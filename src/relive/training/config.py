@@ -14,10 +14,10 @@ from typing import Any, Literal
 import torch
 
 from relive.agents import DQNConfig
+from relive.agents.kinds import AgentConfig, Algorithm, agent_config, algorithm_of
 from relive.errors import ConfigError, InputError
 from relive.sampling import Proportional, RankBased, Recent, Sampler, Uniform
 from relive.schedules import Linear
-from relive.training.algorithms import CONFIGS, AgentConfig, Algorithm, algorithm_of
 
 MOST_THREADS = 1024
 PRIORITIES = frozenset({"alpha", "beta", "normalize", "uniform_share"})
@@ -243,16 +243,3 @@ class TrainConfig:
             return cls(**dict(settings, replay=replay, agent=agent, out=out))
         except (KeyError, TypeError) as error:
             raise InputError(f"these are not the settings of a run: {error}") from None
-
-
-def agent_config(algorithm: str, plain: dict[str, Any]) -> AgentConfig:
-    """The settings of an agent from plain values.
-
-    Raises:
-        KeyError: There is no such algorithm, or the settings have no `hidden`.
-        TypeError: A setting is unknown.
-    """
-    kind = next((kind for name, kind in CONFIGS.items() if name == algorithm), None)
-    if kind is None:
-        raise KeyError(f"algorithm {algorithm}")
-    return kind(**dict(plain, hidden=tuple(plain["hidden"])))

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from relive.agents.kinds import new_agent
 from relive.buffer import ReplayBuffer
 from relive.envs.make import make_vector_env
 from relive.fields import fields_of
-from relive.training.algorithms import actions_of, new_agent
+from relive.training.algorithms import actions_of
 from relive.training.runtime import buffer_device, resolve_device
 
 if TYPE_CHECKING:

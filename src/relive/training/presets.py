@@ -10,7 +10,7 @@ from relive.references import REFERENCES
 from relive.training.config import ReplayConfig, TrainConfig
 
 if TYPE_CHECKING:
-    from relive.training.algorithms import Algorithm
+    from relive.agents.kinds import Algorithm
 
 __all__ = ["PRESETS", "REFERENCES", "preset"]
 

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from relive.agents.policy import POLICY, save_policy
 from relive.errors import ConfigError, InputError
 from relive.storage.writer_lock import Lock
 from relive.training.checkpoint import CHECKPOINT, Checkpoints, load_checkpoint, require_same
 from relive.training.config import TrainConfig
 from relive.training.loop import Trainer
 from relive.training.parts import Parts, build
-from relive.training.policy import POLICY, save_policy
 from relive.training.records import Evaluated, RunEnded, SaveDue
 from relive.training.sinks import JsonLines
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from relive import Proportional, RankBased, Recent, Uniform
+from relive.agents.kinds import CONFIGS
 from relive.errors import ConfigError, InputError
 from relive.schedules import Linear
 from relive.training import PRESETS, ReplayConfig, TrainConfig, preset
-from relive.training.algorithms import CONFIGS
 from tests.unit.training.tiny import tiny
 
 
