@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ def write_report(path: Path | str, out: Path | None = None) -> Path:
 
     Args:
         path: The run directory.
-        out: The file; None for `report.html` in the run directory.
+        out: The file, or a folder for it; None for `report.html` in the run directory.
 
     Returns:
         The file written.
@@ -38,9 +39,7 @@ def write_report(path: Path | str, out: Path | None = None) -> Path:
         MissingExtraError: matplotlib is not installed (raised when this module is imported).
     """
     run = read_run(path)
-    target = run.path / REPORT if out is None else out
-    write_page(target, page(run))
-    return target
+    return write_page(run.path if out is None else out, REPORT, page(run))
 
 
 def page(run: Run) -> str:
@@ -77,8 +76,9 @@ def _header(run: Run) -> str:
 
 
 def _footer(run: Run) -> str:
+    words = escape(shlex.quote(str(run.path)))
     torn = " The last line of metrics.jsonl was cut off and is left out." if run.torn_lines else ""
-    return f"<footer>Written by <code>relive report {escape(str(run.path))}</code>.{torn}</footer>"
+    return f"<footer>Written by <code>relive report {words}</code>.{torn}</footer>"
 
 
 def _tiles(run: Run) -> Iterator[str]:

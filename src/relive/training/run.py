@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import shlex
 import signal
 import threading
 from contextlib import ExitStack, contextmanager
@@ -69,7 +70,7 @@ def with_run_directory(config: TrainConfig) -> TrainConfig:
     elif (out / METRICS).exists():
         raise ConfigError(
             f"out {out} has a run in it; name another directory, or go on with "
-            f"that run: relive train --resume {out}"
+            f"that run: relive train --resume {shlex.quote(str(out))}"
         )
     out.mkdir(parents=True, exist_ok=True)
     return dataclasses.replace(config, out=out)
