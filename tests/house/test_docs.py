@@ -9,6 +9,7 @@ import pytest
 from relive.cli.bench import BenchOptions
 from relive.cli.doctor import DoctorOptions
 from relive.cli.eval import EvalOptions
+from relive.cli.export import ExportOptions
 from relive.cli.main import COMMANDS
 from relive.cli.options import option_names
 from relive.cli.plan import PlanOptions
@@ -26,6 +27,7 @@ PAGES = sorted(
 SETTINGS = {
     "train": TrainConfig,
     "eval": EvalOptions,
+    "export": ExportOptions,
     "watch": WatchOptions,
     "record": RecordOptions,
     "report": ReportOptions,

@@ -306,7 +306,7 @@ class SAC:
             self._update_temperature(log_prob, weights, lr)
 
     @torch.no_grad()
-    def _update_temperature(self, log_prob: Tensor, weights: Tensor, lr: float) -> None:
+    def _update_temperature(self, log_prob: Tensor, weights: Tensor, lr: float | Tensor) -> None:
         # alpha = exp(log alpha), and the loss is a multiple of alpha: it is its own derivative
         loss = temperature_loss(self.temperature(), log_prob, self.target_entropy, weights)
         self.temperature_parameters.grad[:1] = loss

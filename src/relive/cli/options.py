@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 from contextlib import redirect_stderr
@@ -122,8 +123,12 @@ def is_missing(option: str) -> str:
 
 
 def console() -> Console:
-    """Where a command prints its tables: colours in a terminal, plain text in a file."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 80)
+    """Where a command prints its tables: colours in a terminal, plain text in a file.
+
+    A file or a pipe is as wide as COLUMNS says, or 80.
+    """
+    told = os.environ.get("COLUMNS", "").isdecimal()
+    return Console(highlight=False, width=None if told or sys.stdout.isatty() else 80)
 
 
 def value_of(option: str, words: Sequence[str]) -> str | None:

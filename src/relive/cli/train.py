@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -94,7 +95,8 @@ def go_on(out: Path, words: Sequence[str]) -> RunResult:
         if preset(_recipe(others[0]), saved.env).algorithm != saved.algorithm:
             raise ConfigError(f"the run in {out} trains {saved.algorithm}, given {others[0]}")
         others = others[1:]
-    given = parse(TrainConfig, others, command=f"relive train {RESUME} {out}", default=saved)
+    command = f"relive train {RESUME} {shlex.quote(str(out))}"
+    given = parse(TrainConfig, others, command=command, default=saved)
     require_same(saved, given)
     kernels()
     return resume(out, [TensorBoardLater(out / TENSORBOARD), Console()], config=given)

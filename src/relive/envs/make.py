@@ -6,7 +6,7 @@ import difflib
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from relive.errors import ConfigError, MissingExtraError
+from relive.errors import ConfigError, MissingExtraError, UnsupportedError
 
 if TYPE_CHECKING:
     from gymnasium import Env
@@ -17,22 +17,33 @@ PLUGINS = {"MinAtar/": ("minatar.gym", "minatar"), "ALE/": ("ale_py", "ale-py")}
 """Environments that Gymnasium hears of by `register_envs` of a module, in a package."""
 
 
-def make_env(env_id: str) -> Env[Any, Any]:
+PICTURES = "rgb_array"  # Gymnasium's word for rendering without a window
+
+
+def make_env(env_id: str, *, pictures: bool = False) -> Env[Any, Any]:
     """One environment, for evaluation and for looking at its spaces.
 
     Those of MinAtar and ALE are found without an import.
 
+    Args:
+        env_id: As for `gymnasium.make`.
+        pictures: Let its `render` give pictures, RGB `[H, W, 3]`.
+
     Raises:
         ConfigError: There is no such environment, or a package it needs is missing.
+        UnsupportedError: It gives no pictures.
         MissingExtraError: Gymnasium is not installed.
     """
+    if pictures:
+        _require_pictures(env_id)
     gymnasium = _gymnasium()
     module, colon, _ = env_id.partition(":")  # "module:id" imports the module first
     if colon and not all(name.isidentifier() for name in module.split(".")):
         raise ConfigError(f"there is no environment {env_id!r}; {module!r} is no module")
     _register_plugin(env_id)
+    how = {"render_mode": PICTURES} if pictures else {}
     try:
-        env: Env[Any, Any] = gymnasium.make(env_id)
+        env: Env[Any, Any] = gymnasium.make(env_id, **how)
     except (gymnasium.error.Error, ImportError) as error:
         raise ConfigError(_what_is_wrong(env_id, error)) from None
     return env
@@ -100,6 +111,17 @@ def action_bounds(env: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     if not isinstance(space, Box) or space.dtype is None or space.dtype.kind != "f":
         raise ConfigError(f"the action space is {space}; expected Box(low, high) of floats")
     return space.low, space.high
+
+
+def _require_pictures(env_id: str) -> None:
+    env = make_env(env_id)
+    modes = env.metadata.get("render_modes") or ["none"]
+    env.close()
+    if PICTURES not in modes:
+        raise UnsupportedError(
+            f"{env_id} gives no pictures: its render modes are {', '.join(map(str, modes))}, "
+            f"expected {PICTURES} among them"
+        )
 
 
 def _gymnasium() -> Any:

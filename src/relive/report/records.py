@@ -84,7 +84,10 @@ SETTINGS = {
     "replay": OBJECT,
     "agent": OBJECT,
 }
-PROGRESS = ("loss", "td_error", "q_mean", "grad_norm", "epsilon", "beta", "fill")
+PROGRESS = (
+    *("loss", "td_error", "q_mean", "grad_norm", "actor_loss", "temperature", "entropy"),
+    *("epsilon", "beta", "fill"),
+)
 RECORDS: dict[str, dict[str, Kind]] = {
     "run_started": {"config": OBJECT, "versions": VERSIONS},
     "run_resumed": {"config": OBJECT, "versions": VERSIONS, "episodes": WHOLE, "changed": OBJECT},

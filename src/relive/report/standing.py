@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from relive.report.read import seconds_of
+from relive.report.records import PROGRESS
 from relive.report.series import Trace, moving_window
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from relive.report.records import Record
 
 LAST = 20  # episodes whose returns are kept one by one
-NUMBERS = ("loss", "td_error", "q_mean", "grad_norm", "epsilon", "beta", "fill", "steps_per_second")
+NUMBERS = (*PROGRESS, "steps_per_second")
 
 
 class Standing:

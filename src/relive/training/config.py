@@ -14,10 +14,10 @@ from typing import Any, Literal
 import torch
 
 from relive.agents import DQNConfig
+from relive.agents.kinds import AgentConfig, Algorithm, agent_config, algorithm_of
 from relive.errors import ConfigError, InputError
 from relive.sampling import Proportional, RankBased, Recent, Sampler, Uniform
 from relive.schedules import Linear
-from relive.training.algorithms import CONFIGS, AgentConfig, Algorithm, algorithm_of
 from relive.training.demonstrations import DemosConfig
 
 MOST_THREADS = 1024
@@ -165,7 +165,7 @@ class TrainConfig:
     out: Path | None = None
     """Run directory; None makes a new one below runs/."""
     learning_starts: int = 1_000
-    """Steps with random actions and no update, to fill the buffer."""
+    """Steps with random actions and no update; updates also wait until a batch of rows is there."""
     train_every: int = 4
     """Steps between two bursts of updates."""
     updates_per_train: int = 1
@@ -225,13 +225,22 @@ class TrainConfig:
         return algorithm_of(self.agent)
 
     @property
+    def updates_start(self) -> int:
+        """Steps after which updates are made: random ones, or those that make a batch of rows.
+
+        Of each environment the last n - 1 steps may still wait for their n-step returns.
+        """
+        waiting = self.num_envs * (self.replay.n_step - 1)
+        return max(self.learning_starts, self.replay.batch_size + waiting - 1)
+
+    @property
     def planned_updates(self) -> int:
         """Updates of the whole run, if it is not stopped before."""
         return self.updates_due(0, self.total_steps)
 
     def updates_due(self, before: int, after: int) -> int:
         """Updates owed when the step count goes from `before` to `after`; none before the start."""
-        start = min(max(before, self.learning_starts), after)
+        start = min(max(before, self.updates_start), after)
         return (after // self.train_every - start // self.train_every) * self.updates_per_train
 
     def save_is_due(self, before: int, after: int) -> bool:
@@ -262,16 +271,3 @@ class TrainConfig:
             return cls(**dict(settings, **parts, agent=agent, out=out))
         except (KeyError, TypeError) as error:
             raise InputError(f"these are not the settings of a run: {error}") from None
-
-
-def agent_config(algorithm: str, plain: dict[str, Any]) -> AgentConfig:
-    """The settings of an agent from plain values.
-
-    Raises:
-        KeyError: There is no such algorithm, or the settings have no `hidden`.
-        TypeError: A setting is unknown.
-    """
-    kind = next((kind for name, kind in CONFIGS.items() if name == algorithm), None)
-    if kind is None:
-        raise KeyError(f"algorithm {algorithm}")
-    return kind(**dict(plain, hidden=tuple(plain["hidden"])))

@@ -101,7 +101,7 @@ class Trainer:
 
         Args:
             state: Of a trainer with the same settings.
-            buffer_kept: False if the buffer is empty: then it is filled for `learning_starts`
+            buffer_kept: False if the buffer is empty: then it is filled for `updates_start`
                 steps, with the policy as it is, before the next update.
 
         Raises:
@@ -127,7 +127,7 @@ class Trainer:
             if before.get(name) != now[name]
         }
         if not buffer_kept:
-            self._warm_until = self._step + self.config.learning_starts
+            self._warm_until = self._step + self.config.updates_start
             self._buffer.set_progress(state["progress"])
             changed["buffer"] = f"not saved; filled anew until step {self._warm_until}"
         self._resumed = RunResumed(
@@ -243,7 +243,7 @@ class Trainer:
 
     def _replay_measured(self) -> ReplayMeasured:
         stats = dict(self._buffer.stats(wait=True))
-        age_counts, reuse_counts = stats.pop("age_counts"), stats.pop("reuse_counts")
+        age_counts, reuse_counts = (stats.pop(f"{name}_counts", None) for name in ("age", "reuse"))
         edges, counts = None, None
         if self._buffer.prioritized and len(self._buffer):
             priorities = self._buffer.priorities(self._buffer.live_ids())

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from relive.agents.kinds import new_agent
 from relive.buffer import ReplayBuffer
 from relive.envs.make import make_vector_env
 from relive.fields import fields_of
-from relive.training.algorithms import actions_of, new_agent
+from relive.training.algorithms import actions_of
 from relive.training.demonstrations import load_demonstrations
 from relive.training.runtime import buffer_device, resolve_device
 
@@ -44,7 +45,8 @@ def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
 
     Args:
         config: Settings.
-        buffer: One that was saved, with its demonstrations; None makes a new one and pins them.
+        buffer: One that was saved or filled before, with its demonstrations; None makes a new one
+            and pins them. Without `track_reuse` the run does not tell of age and reuse.
 
     Raises:
         ConfigError: An environment that does not exist, or that the agent cannot act in.

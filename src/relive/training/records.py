@@ -145,9 +145,10 @@ class ReplayMeasured:
     """Edges of the bins, one more than counts; None if the buffer has no priorities."""
     priority_counts: list[int] | None
     """Rows whose stored priority lies in each bin."""
-    age_counts: list[int]
-    """Draws by the age of the row in rows: bin 0 holds age 0, bin k ages in [2^(k-1), 2^k)."""
-    reuse_counts: list[int]
+    age_counts: list[int] | None
+    """Draws by the age of the row in rows: bin 0 holds age 0, bin k ages in [2^(k-1), 2^k). None if
+    the buffer does not track reuse."""
+    reuse_counts: list[int] | None
     """Rows, overwritten or held, by how often they have been drawn, in the same bins."""
     stats: dict[str, Any]
     """The counters of the buffer."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import shlex
 import signal
 import threading
 from contextlib import ExitStack, contextmanager
@@ -19,13 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from relive.agents.policy import POLICY, save_policy
 from relive.errors import ConfigError, InputError
 from relive.storage.writer_lock import Lock
 from relive.training.checkpoint import CHECKPOINT, Checkpoints, load_checkpoint, require_same
 from relive.training.config import TrainConfig
 from relive.training.loop import Trainer
 from relive.training.parts import Parts, build
-from relive.training.policy import POLICY, save_policy
 from relive.training.records import Evaluated, RunEnded, SaveDue
 from relive.training.sinks import JsonLines
 
@@ -69,7 +70,7 @@ def with_run_directory(config: TrainConfig) -> TrainConfig:
     elif (out / METRICS).exists():
         raise ConfigError(
             f"out {out} has a run in it; name another directory, or go on with "
-            f"that run: relive train --resume {out}"
+            f"that run: relive train --resume {shlex.quote(str(out))}"
         )
     out.mkdir(parents=True, exist_ok=True)
     return dataclasses.replace(config, out=out)

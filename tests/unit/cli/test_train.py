@@ -160,6 +160,14 @@ def test_a_missing_extra_is_told_and_does_not_stop_the_run(
     assert {path.name for path in out.iterdir()} == FILES - {"report.html", "tensorboard"}
 
 
+def test_a_hint_can_be_typed_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "my run"
+    out.mkdir()
+    (out / "metrics.jsonl").touch()
+    assert main([*TINY, "--out", str(out)]) == 2
+    assert f"relive train --resume '{out}'\n" in capsys.readouterr().err
+
+
 def test_a_directory_with_a_run_in_it_is_refused_and_left_alone(
     out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from relive import Proportional, RankBased, Recent, Uniform
+from relive.agents.kinds import CONFIGS
 from relive.errors import ConfigError, InputError
 from relive.schedules import Linear
 from relive.training import PRESETS, ReplayConfig, TrainConfig, preset
-from relive.training.algorithms import CONFIGS
 from relive.training.presets import RECIPES
 from tests.unit.training.tiny import tiny
 
@@ -79,6 +79,12 @@ DUE = [
 @pytest.mark.parametrize(("before", "after", "due"), DUE)
 def test_updates_fall_due_at_every_multiple_of_train_every(before, after, due):
     assert tiny().updates_due(before, after) == due
+
+
+def test_updates_start_once_random_steps_are_over_and_a_batch_is_sure_to_be_there():
+    assert tiny().updates_start == 100
+    assert tiny({"batch_size": 128}).updates_start == 127  # the 128th step makes the batch whole
+    assert tiny({"batch_size": 128, "n_step": 3}, num_envs=4).updates_start == 135
 
 
 def test_the_plan_is_what_falls_due_in_the_whole_run():

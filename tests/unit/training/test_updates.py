@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 import torch
 
+from relive.agents.kinds import CONFIGS
 from relive.errors import ConfigError, UnsupportedError
 from relive.nn.learning_rate import LearningRate
 from relive.training import ReplayConfig, TrainConfig, build
-from relive.training.algorithms import CONFIGS
 from relive.training.capture import WARM_UP, Graphs
 from relive.training.measure import MetricMeans
 from relive.training.updates import Updates
