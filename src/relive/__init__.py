@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from relive.fields import Field, fields_of
+    from relive.gpu.means import MetricMeans
     from relive.mixture import Mixture
     from relive.sampling import Proportional, RankBased, Recent, Uniform
     from relive.schedules import Linear
@@ -37,6 +38,7 @@ __all__ = [
     "InputError",
     "Linear",
     "MemoryPlan",
+    "MetricMeans",
     "MissingExtraError",
     "Mixture",
     "NotReadyError",
@@ -59,6 +61,7 @@ HOMES = {
     "relive.episode": ["Episode"],
     "relive.errors": [name for name in __all__ if name.endswith("Error")],
     "relive.fields": ["Field", "fields_of"],
+    "relive.gpu.means": ["MetricMeans"],
     "relive.mixture": ["Mixture"],
     "relive.sampling": ["Proportional", "RankBased", "Recent", "Uniform"],
     "relive.schedules": ["Linear"],

@@ -16,6 +16,7 @@ NAMES = [
     "InputError",
     "Linear",
     "MemoryPlan",
+    "MetricMeans",
     "MissingExtraError",
     "Mixture",
     "NotReadyError",

@@ -16,8 +16,9 @@ import torch
 
 from relive.envs.make import episodes_of, resume_episodes
 from relive.errors import UnsupportedError
+from relive.gpu.means import MetricMeans
 from relive.training.evaluate import evaluate, evaluation_seeds
-from relive.training.measure import Episodes, MetricMeans, priority_histogram
+from relive.training.measure import Episodes, priority_histogram
 from relive.training.parts import Parts, build
 from relive.training.presets import REFERENCES
 from relive.training.records import (
