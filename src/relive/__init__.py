@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from relive.errors import (
         ConfigError,
         CorruptError,
+        DeviceLostError,
         InputError,
         MissingExtraError,
         NotReadyError,
@@ -33,6 +34,7 @@ __all__ = [
     "Batch",
     "ConfigError",
     "CorruptError",
+    "DeviceLostError",
     "Episode",
     "Field",
     "InputError",

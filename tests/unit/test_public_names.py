@@ -11,6 +11,7 @@ NAMES = [
     "Batch",
     "ConfigError",
     "CorruptError",
+    "DeviceLostError",
     "Episode",
     "Field",
     "InputError",
