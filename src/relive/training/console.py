@@ -15,6 +15,7 @@ from relive.terminal.pieces import (
     cells,
     ending,
     evaluation,
+    failing,
     headline,
     last_returns,
     line_of,
@@ -22,6 +23,7 @@ from relive.terminal.pieces import (
     table_of,
 )
 from relive.training.records import (
+    DeviceFailed,
     EpisodeEnded,
     Evaluated,
     Record,
@@ -62,6 +64,8 @@ class Console:
                 self._watch()
             case RunResumed():
                 self._resumed(record)
+            case DeviceFailed():
+                self._terminal.print(failing(record.part, record.reason, record.outcome))
             case EpisodeEnded():
                 self._returns.append(record.episode_return)
                 self._episodes += 1
@@ -92,7 +96,8 @@ class Console:
         self._terminal.print(headline(record.config, record.versions))
 
     def _watch(self) -> None:
-        """Begin the live view."""
+        """Begin the live view, anew if the run does."""
+        self._stop_live()
         if self._terminal.is_terminal:
             self._live = Live(self._view(), console=self._terminal, refresh_per_second=8)
             self._live.start()

@@ -22,6 +22,7 @@ from relive.training.measure import Episodes, priority_histogram
 from relive.training.parts import Parts, build
 from relive.training.presets import REFERENCES
 from relive.training.records import (
+    DeviceFailed,
     Evaluated,
     Record,
     ReplayMeasured,
@@ -36,6 +37,7 @@ from relive.training.runtime import cpu_settings, versions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from relive.gpu.failures import DeviceFailure
     from relive.training.config import TrainConfig
 
 
@@ -68,8 +70,14 @@ class Trainer:
         self._step = 0
         self._warm_until = 0  # no update before, whatever is due
         self._resumed: RunResumed | None = None
+        self._told: DeviceFailure | None = None
         self._start = time.perf_counter()
         self._logged = (0, self._start)
+
+    @property
+    def step(self) -> int:
+        """Environment steps so far, all environments together."""
+        return self._step
 
     @property
     def epsilon(self) -> float:
@@ -148,13 +156,14 @@ class Trainer:
                 order: what is known is still yielded, evaluation is left out.
 
         Yields:
-            `RunStarted` (or `RunResumed`); `EpisodeEnded` and `TrainingProgress` as they come;
-            `ReplayMeasured`; `Evaluated`; `RunEnded`. `SaveDue` whenever a save is due, also when
+            `RunStarted` (or `RunResumed`); `EpisodeEnded`, `TrainingProgress` and `DeviceFailed` as
+            they come; `ReplayMeasured`; `Evaluated`; `RunEnded`. `SaveDue` whenever a save is due, also when
             the last step has been made.
         """
         config = self.config
         with cpu_settings(config.threads):
             yield self._resumed or RunStarted(step=0, config=config.to_json(), versions=versions())
+            yield from self._failure()
             try:
                 yield from self._train(stop)
                 yield SaveDue(step=self._step)
@@ -199,6 +208,7 @@ class Trainer:
             updates = config.updates_due(before, self._step)
             if updates and self._step > self._warm_until:
                 self._learn(updates)
+            yield from self._failure()
             if self._step // config.log_every > before // config.log_every:
                 yield self._progress()
             if config.save_is_due(before, self._step):
@@ -217,6 +227,15 @@ class Trainer:
                 for batch, of_batch in zip(batches, errors, strict=True):
                     buffer.update_priorities(batch.ids, of_batch)
             self._means.add(result.metrics)
+
+    def _failure(self) -> Iterator[DeviceFailed]:
+        """That the buffer has left its GPU, once."""
+        failure = self._buffer.failure
+        if failure is not self._told and failure is not None:
+            self._told = failure
+            yield DeviceFailed(
+                step=self._step, part="buffer", reason=failure.reason, outcome=failure.kept
+            )
 
     def _progress(self) -> TrainingProgress:
         means, now = self._means.take(), time.perf_counter()

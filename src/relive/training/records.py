@@ -42,6 +42,19 @@ class RunResumed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFailed:
+    """A GPU failed, and the run goes on without it."""
+
+    step: int
+    part: str
+    """What is on the CPU from here: the "buffer", or the whole "run"."""
+    reason: str
+    """What CUDA said."""
+    outcome: str
+    """What was kept, or from where the run goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeEnded:
     """An episode came to its end, terminated or truncated."""
 
@@ -131,6 +144,7 @@ class RunEnded:
 Record = (
     RunStarted
     | RunResumed
+    | DeviceFailed
     | EpisodeEnded
     | TrainingProgress
     | Evaluated
