@@ -149,6 +149,7 @@ class TensorBoardLater:
     def record(self, record: Record) -> None:
         """Passes the record on."""
         if isinstance(record, RunStarted | RunResumed):
+            self.close()  # of a run that goes on on another device
             resumed_at = record.step + 1 if isinstance(record, RunResumed) else None
             try:
                 self._sink = TensorBoard(self._folder, resumed_at)

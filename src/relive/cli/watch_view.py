@@ -13,7 +13,15 @@ from relive.numbers import duration, number, short
 from relive.references import REFERENCES
 from relive.report.series import moving_average, thinned
 from relive.terminal.drawing import Canvas, sparkline
-from relive.terminal.pieces import ending, evaluation, fixed, headline, last_returns, progress
+from relive.terminal.pieces import (
+    ending,
+    evaluation,
+    failing,
+    fixed,
+    headline,
+    last_returns,
+    progress,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -193,7 +201,10 @@ def _side_by_side(sparks: list[tuple[str, str, str]], columns: int) -> Table:
 
 
 def _results(standing: Standing) -> Iterator[RenderableType]:
-    """Evaluations beside the reference, what the buffer counted, and the end."""
+    """Failures of GPUs, evaluations, what the buffer counted, and the end."""
+    for failed in standing.failures:
+        told = failing(failed["part"], failed["reason"], failed["outcome"])
+        yield Text.from_markup(f"step {failed['step']:,}: {told}")
     if standing.evaluations:
         one = standing.evaluations[-1]
         found = one["returns"], one["mean"], one["std"], one.get("reference")

@@ -97,7 +97,7 @@ class NetworkNoise:
 
 
 def silence(network: nn.Module) -> None:
-    """Gives every noisy layer a noise of 0 in memory of its own; a `NetworkNoise` loses its hold."""
+    """Gives noisy layers a noise of 0 in memory of their own; a `NetworkNoise` loses its hold."""
     for layer in network.modules():
         if isinstance(layer, NoisyLinear):
             layer.noise_in = torch.zeros_like(layer.noise_in)

@@ -72,6 +72,10 @@ def _header(run: Run) -> str:
     if not run.finished:
         state = "interrupted" if run.last("run_ended") else "not finished"
         tags.append(tag(f"{state} at step {number(run.steps)}", warn=True))
+    for failed in run.records.get("device_failed", []):
+        where = f"GPU failed at step {number(failed['step'])}"
+        words = f"{where}: {failed['part']} on the CPU; {failed['outcome']}"
+        tags.append(tag(words, warn=True))
     return f"<header><h1>{escape(heading)}</h1><p>{' '.join(tags)}</p></header>"
 
 

@@ -62,6 +62,10 @@ class Saver:
         self._manifests: dict[Path, dict[str, Any]] = {}
         self._running: tuple[Snapshot, Future[None], int] | None = None
 
+    def move(self, state: State, lock: Any) -> None:
+        """The buffer is elsewhere now; a save under way goes on with what it has."""
+        self._state, self._lock = state, lock
+
     @property
     def active(self) -> bool:
         """Whether a save is under way; `make_way` must be called before rows are written."""
@@ -184,7 +188,7 @@ class Saver:
         seen here and written anew; their content is not read.
         """
         known = self._manifests.get(folder.resolve())
-        if known is None:
+        if known is None or known["row_bytes"] != self._state.rows.shape[1]:
             return None
         try:
             whole = all(

@@ -53,6 +53,8 @@ class ReplayConfig:
     """Where the buffer lives: where the network is, or elsewhere."""
     rows_on: Literal["device", "host"] = "device"
     """Of a buffer on a GPU: rows in its memory, or in pinned memory of the host, for more rows."""
+    on_failure: Literal["cpu", "raise"] = "cpu"
+    """Where the GPU has no memory for the buffer, or fails it: go on on the CPU, or stop."""
     batch_size: int = 64
     """Rows of an update."""
     prefetch: int = 0

@@ -15,6 +15,7 @@ from relive.terminal.pieces import (
     cells,
     ending,
     evaluation,
+    failing,
     headline,
     last_returns,
     line_of,
@@ -23,6 +24,7 @@ from relive.terminal.pieces import (
 )
 from relive.training.records import (
     DemonstrationsLoaded,
+    DeviceFailed,
     EpisodeEnded,
     Evaluated,
     Record,
@@ -65,6 +67,8 @@ class Console:
                 self._resumed(record)
             case DemonstrationsLoaded():
                 self._terminal.print(demonstrations(record))
+            case DeviceFailed():
+                self._terminal.print(failing(record.part, record.reason, record.outcome))
             case EpisodeEnded():
                 self._returns.append(record.episode_return)
                 self._episodes += 1
@@ -95,7 +99,8 @@ class Console:
         self._terminal.print(headline(record.config, record.versions))
 
     def _watch(self) -> None:
-        """Begin the live view."""
+        """Begin the live view, anew if the run does."""
+        self._stop_live()
         if self._terminal.is_terminal:
             self._live = Live(self._view(), console=self._terminal, refresh_per_second=8)
             self._live.start()

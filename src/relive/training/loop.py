@@ -12,16 +12,17 @@ import time
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
-import torch
 
 from relive.envs.make import episodes_of, resume_episodes
 from relive.errors import UnsupportedError
+from relive.gpu.means import MetricMeans
 from relive.training.evaluate import evaluate, evaluation_seeds
-from relive.training.measure import Episodes, MetricMeans, priority_histogram
+from relive.training.measure import Episodes, priority_histogram
 from relive.training.parts import Parts, build
 from relive.training.presets import REFERENCES
 from relive.training.records import (
     DemonstrationsLoaded,
+    DeviceFailed,
     Evaluated,
     Record,
     ReplayMeasured,
@@ -32,10 +33,12 @@ from relive.training.records import (
     TrainingProgress,
 )
 from relive.training.runtime import cpu_settings, versions
+from relive.training.updates import Updates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from relive.gpu.failures import DeviceFailure
     from relive.training.config import TrainConfig
 
 
@@ -65,12 +68,19 @@ class Trainer:
         self._batches = parts.buffer.batches(
             config.replay.batch_size, ahead=config.replay.prefetch, device=parts.agent.device
         )
+        self._updates = Updates(config, parts.buffer, parts.agent, self._batches, self._means)
         self._obs: Any = None  # before the first reset
         self._step = 0
         self._warm_until = 0  # no update before, whatever is due
         self._resumed: RunResumed | None = None
+        self._told: DeviceFailure | None = None
         self._start = time.perf_counter()
         self._logged = (0, self._start)
+
+    @property
+    def step(self) -> int:
+        """Environment steps so far, all environments together."""
+        return self._step
 
     @property
     def epsilon(self) -> float:
@@ -150,14 +160,16 @@ class Trainer:
 
         Yields:
             `RunStarted` (or `RunResumed`); `DemonstrationsLoaded` where there are any;
-            `EpisodeEnded` and `TrainingProgress` as they come; `ReplayMeasured`; `Evaluated`;
-            `RunEnded`. `SaveDue` whenever a save is due, also when the last step has been made.
+            `EpisodeEnded`, `TrainingProgress` and `DeviceFailed` as they come; `ReplayMeasured`;
+            `Evaluated`; `RunEnded`. `SaveDue` whenever a save is due, also when the last step has
+            been made.
         """
         config = self.config
         with cpu_settings(config.threads):
             yield self._resumed or RunStarted(step=0, config=config.to_json(), versions=versions())
             if self._demos is not None:
                 yield DemonstrationsLoaded.of(self._demos, self._step)
+            yield from self._failure()
             try:
                 yield from self._train(stop)
                 yield SaveDue(step=self._step)
@@ -200,26 +212,23 @@ class Trainer:
             self._obs, before, self._step = next_obs, self._step, self._step + config.num_envs
             yield from self._episodes.add(reward, terminated | truncated, self._step)
             updates = config.updates_due(before, self._step)
-            if updates and self._step > self._warm_until:
-                self._learn(updates)
+            may_learn = updates and self._step > self._warm_until
+            if may_learn and self._buffer.ready(config.replay.batch_size):
+                self._updates.make(updates)
+            yield from self._failure()
             if self._step // config.log_every > before // config.log_every:
                 yield self._progress()
             if config.save_is_due(before, self._step):
                 yield SaveDue(step=self._step)
 
-    def _learn(self, updates: int) -> None:
-        """Draws batches, learns from them, tells the buffer how wrong it was; `updates` times."""
-        buffer, agent, batch_size = self._buffer, self._agent, self.config.replay.batch_size
-        if not buffer.ready(batch_size):
-            return
-        for _ in range(updates):
-            batches = [next(self._batches) for _ in range(self.config.accumulate)]
-            result = agent.update(*batches)
-            if buffer.prioritized:
-                errors = torch.split(result.td_error, batch_size)
-                for batch, of_batch in zip(batches, errors, strict=True):
-                    buffer.update_priorities(batch.ids, of_batch)
-            self._means.add(result.metrics)
+    def _failure(self) -> Iterator[DeviceFailed]:
+        """That the buffer has left its GPU, once."""
+        failure = self._buffer.failure
+        if failure is not self._told and failure is not None:
+            self._told = failure
+            yield DeviceFailed(
+                step=self._step, part="buffer", reason=failure.reason, outcome=failure.kept
+            )
 
     def _progress(self) -> TrainingProgress:
         means, now = self._means.take(), time.perf_counter()

@@ -67,6 +67,7 @@ def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
             gamma=replay.gamma,
             device=buffer_device(config),
             rows_on=replay.rows_on,
+            on_failure=replay.on_failure,
             seed=int(buffer_stream.generate_state(1)[0]),
             track_reuse=True,
             demo_fraction=config.demos.fraction,

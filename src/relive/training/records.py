@@ -78,6 +78,19 @@ class DemonstrationsLoaded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFailed:
+    """A GPU failed, and the run goes on without it."""
+
+    step: int
+    part: str
+    """What is on the CPU from here: the "buffer", or the whole "run"."""
+    reason: str
+    """What CUDA said."""
+    outcome: str
+    """What was kept, or from where the run goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeEnded:
     """An episode came to its end, terminated or truncated."""
 
@@ -169,6 +182,7 @@ Record = (
     RunStarted
     | RunResumed
     | DemonstrationsLoaded
+    | DeviceFailed
     | EpisodeEnded
     | TrainingProgress
     | Evaluated

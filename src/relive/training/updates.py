@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -14,14 +14,13 @@ from relive.training.capture import Graphs
 if TYPE_CHECKING:
     from relive.agents.agent import Agent
     from relive.buffer import ReplayBuffer
+    from relive.gpu.means import MetricMeans
     from relive.sampling.prefetch import Prefetch
     from relive.training.config import TrainConfig
-    from relive.training.measure import MetricMeans
 
 NEVER = 2**62  # updates
 
 
-@final
 class Updates:
     """Draws batches, learns from them, tells the buffer how wrong it was.
 
@@ -72,6 +71,8 @@ class Updates:
             updates -= count
 
     def _make(self, count: int) -> None:
+        if self.not_captured is None:
+            self.not_captured = self._why_not()  # a buffer whose GPU failed is on the CPU
         first = self._agent.updates + 1
         due = tuple(self._agent.due(update) for update in range(first, first + count))
         if self.not_captured is None:

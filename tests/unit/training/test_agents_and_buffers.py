@@ -115,8 +115,8 @@ def test_learning_starts_counts_online_rows_only(algorithm):
     env.close()
     parts = build(config, buffer)
     seen = []
-    update = parts.agent.update
-    parts.agent.update = lambda *batches: (seen.append(len(buffer)), update(*batches))[1]
+    learn = parts.agent.learn
+    parts.agent.learn = lambda *given: (seen.append(len(buffer)), learn(*given))[1]
     for _ in Trainer(config, parts).records():
         pass
     assert seen == [30 + 11]

@@ -113,7 +113,7 @@ def test_no_update_is_planned_or_made_before_the_buffer_has_a_batch(settings, up
     records = list(Trainer(config, parts).records())
     assert config.planned_updates == records[-1].updates == updates
     # so that what follows from the plan comes to its end
-    assert parts.agent.learning_rate(records[-1].updates) == 0.0
+    assert parts.agent.learning_rate.schedule(records[-1].updates) == 0.0
     assert parts.buffer.beta == pytest.approx(1.0)
 
 
@@ -169,14 +169,14 @@ def test_a_stopped_run_tells_what_it_knows():
 def test_ctrl_c_inside_a_step_ends_the_run_in_good_order(monkeypatch):
     config = tiny()
     parts = build(config)
-    update = parts.agent.update
+    learn = parts.agent.learn
 
-    def interrupted_at_the_tenth_update(batch):
+    def interrupted_at_the_tenth_update(batches, due):
         if parts.agent.updates == 9:
             raise KeyboardInterrupt
-        return update(batch)
+        return learn(batches, due)
 
-    monkeypatch.setattr(parts.agent, "update", interrupted_at_the_tenth_update)
+    monkeypatch.setattr(parts.agent, "learn", interrupted_at_the_tenth_update)
     *_, measured, ended = Trainer(config, parts).records()
     assert isinstance(measured, ReplayMeasured)
     assert ended.interrupted

@@ -7,10 +7,10 @@ import torch
 
 from relive.agents.kinds import CONFIGS
 from relive.errors import ConfigError, UnsupportedError
+from relive.gpu.means import MetricMeans
 from relive.nn.learning_rate import LearningRate
 from relive.training import ReplayConfig, TrainConfig, build
 from relive.training.capture import WARM_UP, Graphs
-from relive.training.measure import MetricMeans
 from relive.training.updates import Updates
 from tests.unit.training.recorded import Lent, Listed, graphs_on_the_cpu
 
@@ -32,6 +32,15 @@ DRAWN = {
 }
 
 
+class Pretended(Updates):  # type: ignore[misc]
+    """Updates that hold the CPU for a GPU."""
+
+    reason = None
+
+    def _why_not(self):
+        return self.reason
+
+
 def settings(algorithm, drawn, **changes):
     replay = ReplayConfig(batch_size=BATCH, capacity=ROWS, **DRAWN[drawn])
     agent = CONFIGS[algorithm](hidden=(16,), **AGENTS[algorithm])
@@ -39,7 +48,7 @@ def settings(algorithm, drawn, **changes):
     return TrainConfig(env=env, replay=replay, agent=agent, device="cpu", **changes)
 
 
-def made(config, monkeypatch, captured):
+def made(config, captured):
     """Updates of a new agent from a buffer with rows; as if on a GPU, its step size included."""
     parts = build(config)
     parts.env.close()
@@ -50,9 +59,8 @@ def made(config, monkeypatch, captured):
     agent.learning_rate = rate
     lent = Lent(buffer, BATCH)
     means = MetricMeans()
-    with monkeypatch.context() as patch:
-        patch.setattr(Updates, "_why_not", lambda _self: None if captured else "not asked for")
-        updates = Updates(config, lent, agent, lent, means)
+    updates = Pretended(config, lent, agent, lent, means)
+    updates.not_captured = updates.reason = None if captured else "not asked for"
     return updates, agent, buffer, means
 
 
@@ -102,8 +110,8 @@ def test_what_is_played_back_is_what_would_have_been_called(
     algorithm, drawn, per_graph, monkeypatch
 ):
     config = settings(algorithm, drawn, updates_per_graph=per_graph)
-    called, *expected = made(config, monkeypatch, captured=False)
-    played, *found = made(config, monkeypatch, captured=True)
+    called, *expected = made(config, captured=False)
+    played, *found = made(config, captured=True)
     with graphs_on_the_cpu(monkeypatch) as graphs:
         for burst in (1, 2, 4, 12, 1, 1, 5, 20):
             called.make(burst)
@@ -116,9 +124,9 @@ def test_what_is_played_back_is_what_would_have_been_called(
 
 @pytest.mark.parametrize("drawn", DRAWN)
 @pytest.mark.parametrize("algorithm", CONFIGS)
-def test_equal_updates_launch_equal_operations_with_equal_numbers(algorithm, drawn, monkeypatch):
+def test_equal_updates_launch_equal_operations_with_equal_numbers(algorithm, drawn):
     # as a graph would have to: sizes, beta, windows and step sizes change meanwhile
-    updates, agent, buffer, _ = made(settings(algorithm, drawn), monkeypatch, captured=False)
+    updates, agent, buffer, _ = made(settings(algorithm, drawn), captured=False)
     seen = {}
     for update in range(100):
         due = agent.due(agent.updates + 1)
@@ -134,7 +142,7 @@ def test_equal_updates_launch_equal_operations_with_equal_numbers(algorithm, dra
 
 def test_graphs_differ_in_what_is_due_only(monkeypatch):
     config = settings("dqn", "proportional")
-    updates, *_ = made(config, monkeypatch, captured=True)
+    updates, *_ = made(config, captured=True)
     with graphs_on_the_cpu(monkeypatch) as graphs:
         updates.make(60)
     assert len(graphs) == 2  # the target network moves, or it does not
@@ -142,7 +150,7 @@ def test_graphs_differ_in_what_is_due_only(monkeypatch):
 
 
 def test_generators_of_the_agent_are_known_to_every_graph(monkeypatch):
-    updates, agent, *_ = made(settings("sac", "uniform"), monkeypatch, captured=True)
+    updates, agent, *_ = made(settings("sac", "uniform"), captured=True)
     with graphs_on_the_cpu(monkeypatch) as graphs:
         updates.make(12)
     assert graphs
@@ -151,8 +159,8 @@ def test_generators_of_the_agent_are_known_to_every_graph(monkeypatch):
 
 def test_a_step_that_asks_the_device_is_not_captured_and_goes_on_with_a_warning(monkeypatch):
     config = settings("dqn", "uniform")
-    called, *expected = made(config, monkeypatch, captured=False)
-    updates, agent, buffer, means = made(config, monkeypatch, captured=True)
+    called, *expected = made(config, captured=False)
+    updates, agent, buffer, means = made(config, captured=True)
     learn = agent.learn
 
     def asking(batches, due):
@@ -170,7 +178,7 @@ def test_a_step_that_asks_the_device_is_not_captured_and_goes_on_with_a_warning(
 
 
 def test_with_capture_on_a_step_that_cannot_be_captured_is_an_error(monkeypatch):
-    updates, agent, *_ = made(settings("dqn", "uniform", capture="on"), monkeypatch, captured=True)
+    updates, agent, *_ = made(settings("dqn", "uniform", capture="on"), captured=True)
     learn = agent.learn
     agent.learn = lambda batches, due: (learn(batches, due), batches[0].reward.sum().item())[0]
     with graphs_on_the_cpu(monkeypatch), pytest.raises(UnsupportedError, match="cannot be captur"):
@@ -187,6 +195,21 @@ def test_on_the_cpu_nothing_is_captured_and_capture_on_is_refused_with_the_reaso
     with pytest.raises(ConfigError, match="capture on: the networks are on the CPU"):
         Updates(config, parts.buffer, parts.agent, batches, MetricMeans())
     parts.env.close()
+
+
+def test_a_buffer_that_left_its_gpu_is_learned_from_without_graphs(monkeypatch):
+    config = settings("dqn", "proportional")
+    called, *expected = made(config, captured=False)
+    updates, *found = made(config, captured=True)
+    with graphs_on_the_cpu(monkeypatch) as graphs:
+        updates.make(5)
+        updates.reason = "the buffer is on cpu, the networks are on cuda:0"
+        replays = [graph.replays for graph in graphs]
+        updates.make(5)
+    assert [graph.replays for graph in graphs] == replays
+    called.make(10)
+    for ours, theirs in zip(state_of(*found), state_of(*expected), strict=True):
+        assert torch.equal(ours, theirs)
 
 
 def test_no_more_graphs_are_kept_than_asked_for(monkeypatch):
