@@ -86,7 +86,7 @@ SETTINGS = {
 }
 PROGRESS = ("loss", "td_error", "q_mean", "grad_norm", "epsilon", "beta", "fill")
 RECORDS: dict[str, dict[str, Kind]] = {
-    "run_started": {"config": OBJECT, "versions": VERSIONS},
+    "run_started": {"config": OBJECT, "versions": VERSIONS, "chosen": VERSIONS},
     "run_resumed": {"config": OBJECT, "versions": VERSIONS, "episodes": WHOLE, "changed": OBJECT},
     "device_failed": {"part": TEXT, "reason": TEXT, "outcome": TEXT},
     "episode_ended": {"episode_return": NUMBER, "length": WHOLE},

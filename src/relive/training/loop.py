@@ -17,6 +17,7 @@ import torch
 from relive.envs.make import episodes_of, resume_episodes
 from relive.errors import UnsupportedError
 from relive.gpu.means import MetricMeans
+from relive.training.choices import settled
 from relive.training.evaluate import evaluate, evaluation_seeds
 from relive.training.measure import Episodes, priority_histogram
 from relive.training.parts import Parts, build
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
 
 def train(config: TrainConfig) -> Iterator[Record]:
     """Trains and evaluates, yielding what happens as it happens; see `Trainer.records`."""
-    trainer = Trainer(config, build(config))
+    config, chosen = settled(config)
+    trainer = Trainer(config, build(config), chosen)
     return (record for record in trainer.records() if not isinstance(record, SaveDue))
 
 
@@ -54,10 +56,13 @@ class Trainer:
     Args:
         config: Settings.
         parts: From `build(config)`; they hold the trained agent afterwards.
+        chosen: What was chosen for the settings, and why; told in the first record.
     """
 
-    def __init__(self, config: TrainConfig, parts: Parts) -> None:
-        self.config = config
+    def __init__(
+        self, config: TrainConfig, parts: Parts, chosen: dict[str, str] | None = None
+    ) -> None:
+        self.config, self._chosen = config, chosen or {}
         self._env, self._env_seeds = parts.env, parts.env_seeds
         self._buffer, self._agent = parts.buffer, parts.agent
         self._epsilon = config.agent.epsilon(config.total_steps)
@@ -157,12 +162,14 @@ class Trainer:
 
         Yields:
             `RunStarted` (or `RunResumed`); `EpisodeEnded`, `TrainingProgress` and `DeviceFailed` as
-            they come; `ReplayMeasured`; `Evaluated`; `RunEnded`. `SaveDue` whenever a save is due, also when
-            the last step has been made.
+            they come; `ReplayMeasured`; `Evaluated`; `RunEnded`. `SaveDue` whenever a save is due,
+            also when the last step has been made.
         """
         config = self.config
-        with cpu_settings(config.threads):
-            yield self._resumed or RunStarted(step=0, config=config.to_json(), versions=versions())
+        with cpu_settings(1 if config.threads == "auto" else config.threads):
+            yield self._resumed or RunStarted(
+                step=0, config=config.to_json(), versions=versions(), chosen=self._chosen
+            )
             yield from self._failure()
             try:
                 yield from self._train(stop)

@@ -30,6 +30,7 @@ from relive.training.checkpoint import (
     load_checkpoint,
     require_same,
 )
+from relive.training.choices import settled
 from relive.training.config import TrainConfig
 from relive.training.loop import Trainer
 from relive.training.parts import Parts, build
@@ -99,13 +100,14 @@ def run(config: TrainConfig, sinks: Sequence[Sink] = ()) -> RunResult:
     Raises:
         ConfigError: Settings that cannot work; nothing has been written then.
     """
+    config, chosen = settled(config)
     parts = build(config)
     config = with_run_directory(config)
     assert config.out is not None  # filled in
     with _alone(config.out):
         settings = json.dumps(config.to_json(), indent=2)
         (config.out / CONFIG).write_text(settings + "\n", encoding="utf-8")
-        trainer = Trainer(config, parts)
+        trainer = Trainer(config, parts, chosen)
         return _whatever_fails(trainer, parts, JsonLines(config.out / METRICS), sinks)
 
 

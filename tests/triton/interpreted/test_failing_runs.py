@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 from io import StringIO
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.console import Console as Terminal
@@ -22,6 +21,9 @@ from tests.triton.pretended.failures import dead, dead_device, failing_launch
 from tests.unit.training.test_resume import Interrupt, assert_same_run, told
 from tests.unit.training.test_run import Listener
 from tests.unit.training.tiny import tiny
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SETTINGS = {"total_steps": 72, "learning_starts": 30, "eval_episodes": 0, "save_every": 40}
 
