@@ -27,7 +27,7 @@ from relive.training.runtime import cpu_settings
 if TYPE_CHECKING:
     from relive.agents.agent import Agent
     from relive.batch import Batch
-    from relive.fields import Field, Fields
+    from relive.fields import Fields
     from relive.training.config import TrainConfig
 
 FEW_FLOPS = 2e8  # of an update, up to which one thread is as fast as two
@@ -204,8 +204,8 @@ def _finish(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def _zeros(field: Field | Fields | Any, count: int) -> Any:
-    """Observations of so many environments."""
+def _zeros(field: Any, count: int) -> Any:
+    """Observations of so many environments, of a field or a dict of fields."""
     if isinstance(field, dict):
         return {name: _zeros(part, count) for name, part in field.items()}
     return torch.zeros(count, *field.shape, dtype=field.dtype).numpy()

@@ -62,7 +62,7 @@ class Trainer:
     def __init__(
         self, config: TrainConfig, parts: Parts, chosen: dict[str, str] | None = None
     ) -> None:
-        self.config, self._chosen = config, chosen or {}
+        self.config, self.chosen = config, chosen or {}
         self._env, self._env_seeds = parts.env, parts.env_seeds
         self._buffer, self._agent = parts.buffer, parts.agent
         self._epsilon = config.agent.epsilon(config.total_steps)
@@ -168,7 +168,7 @@ class Trainer:
         config = self.config
         with cpu_settings(1 if config.threads == "auto" else config.threads):
             yield self._resumed or RunStarted(
-                step=0, config=config.to_json(), versions=versions(), chosen=self._chosen
+                step=0, config=config.to_json(), versions=versions(), chosen=self.chosen
             )
             yield from self._failure()
             try:
