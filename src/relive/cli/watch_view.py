@@ -203,8 +203,8 @@ def _side_by_side(sparks: list[tuple[str, str, str]], columns: int) -> Table:
 def _results(standing: Standing) -> Iterator[RenderableType]:
     """Failures of GPUs, evaluations, what the buffer counted, and the end."""
     for failed in standing.failures:
-        told = failing(failed["part"], failed["reason"], failed["outcome"])
-        yield Text.from_markup(f"step {failed['step']:,}: {told}")
+        said = failing(failed["part"], failed["reason"], failed["outcome"])
+        yield Text.from_markup(f"step {failed['step']:,}: {said}")
     if standing.evaluations:
         one = standing.evaluations[-1]
         found = one["returns"], one["mean"], one["std"], one.get("reference")

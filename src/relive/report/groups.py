@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SAME_RUN = frozenset(
     {"seed", "out", "threads", "device", "log_every", "save_every", "save_buffer"}
-    | {"replay.on_failure"}
+    | {"replay.on_failure", "replay.device", "replay.rows_on"}
 )
 FIRST = ("algorithm", "replay.sampler", "replay.window")  # they tell groups apart best
 

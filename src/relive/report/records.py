@@ -89,7 +89,7 @@ PROGRESS = (
     *("epsilon", "beta", "fill"),
 )
 RECORDS: dict[str, dict[str, Kind]] = {
-    "run_started": {"config": OBJECT, "versions": VERSIONS},
+    "run_started": {"config": OBJECT, "versions": VERSIONS, "chosen": VERSIONS},
     "run_resumed": {"config": OBJECT, "versions": VERSIONS, "episodes": WHOLE, "changed": OBJECT},
     "demonstrations_loaded": {"episodes": WHOLE, "rows": WHOLE, "mean_return": NUMBER},
     "device_failed": {"part": TEXT, "reason": TEXT, "outcome": TEXT},

@@ -161,9 +161,10 @@ class TrainConfig:
     num_envs: int = 1
     """Copies of the environment."""
     device: Literal["cpu", "cuda", "auto"] = "auto"
-    """Where the networks live: auto is cuda where there is one."""
-    threads: int | None = 1
-    """Threads of PyTorch on the CPU; one is fastest for small networks. None leaves them alone."""
+    """Where the networks live: auto is cuda where there is one and it is faster."""
+    threads: int | Literal["auto"] | None = "auto"
+    """Threads of PyTorch on the CPU: auto is 1 for small networks, else the fastest number that was
+    tried. None leaves them alone."""
     out: Path | None = None
     """Run directory; None makes a new one below runs/."""
     learning_starts: int = 1_000
@@ -209,9 +210,9 @@ class TrainConfig:
             ("save_every", 0),
         ):
             value = getattr(self, name)
-            if value is not None and value < least:
+            if isinstance(value, int) and value < least:
                 raise ConfigError(f"{name} is at least {least}; given {value}")
-        if self.threads is not None and self.threads > MOST_THREADS:
+        if isinstance(self.threads, int) and self.threads > MOST_THREADS:
             raise ConfigError(f"threads is at most {MOST_THREADS}; given {self.threads}")
         if self.seed >= 2**63:
             raise ConfigError(f"seed is below 2^63; given {self.seed}")

@@ -62,6 +62,8 @@ class Console:
         match record:
             case RunStarted():
                 self._heading(record)
+                for name, words in record.chosen.items():
+                    self._terminal.print(f"{name} {words}", style="dim")
                 self._watch()
             case RunResumed():
                 self._resumed(record)

@@ -16,6 +16,7 @@ import numpy as np
 from relive.envs.make import episodes_of, resume_episodes
 from relive.errors import UnsupportedError
 from relive.gpu.means import MetricMeans
+from relive.training.choices import settled
 from relive.training.evaluate import evaluate, evaluation_seeds
 from relive.training.measure import Episodes, priority_histogram
 from relive.training.parts import Parts, build
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 
 def train(config: TrainConfig) -> Iterator[Record]:
     """Trains and evaluates, yielding what happens as it happens; see `Trainer.records`."""
-    trainer = Trainer(config, build(config))
+    config, chosen = settled(config)
+    trainer = Trainer(config, build(config), chosen)
     return (record for record in trainer.records() if not isinstance(record, SaveDue))
 
 
@@ -55,10 +57,13 @@ class Trainer:
     Args:
         config: Settings.
         parts: From `build(config)`; they hold the trained agent afterwards.
+        chosen: What was chosen for the settings, and why; told in the first record.
     """
 
-    def __init__(self, config: TrainConfig, parts: Parts) -> None:
-        self.config = config
+    def __init__(
+        self, config: TrainConfig, parts: Parts, chosen: dict[str, str] | None = None
+    ) -> None:
+        self.config, self.chosen = config, chosen or {}
         self._env, self._env_seeds = parts.env, parts.env_seeds
         self._buffer, self._agent = parts.buffer, parts.agent
         self._demos = parts.demos
@@ -165,8 +170,10 @@ class Trainer:
             been made.
         """
         config = self.config
-        with cpu_settings(config.threads):
-            yield self._resumed or RunStarted(step=0, config=config.to_json(), versions=versions())
+        with cpu_settings(1 if config.threads == "auto" else config.threads):
+            yield self._resumed or RunStarted(
+                step=0, config=config.to_json(), versions=versions(), chosen=self.chosen
+            )
             if self._demos is not None:
                 yield DemonstrationsLoaded.of(self._demos, self._step)
             yield from self._failure()

@@ -4,14 +4,15 @@ The loop yields them; sinks listen. As JSON a record is one flat object with the
 
     {"record": "episode_ended", "step": 1184, "env": 0, "episode_return": 57.0, "length": 57}
 
-Only `seconds` and `steps_per_second` depend on the clock: two runs with one seed agree in all else.
+Only `seconds`, `steps_per_second` and `chosen` depend on the clock: two runs with one seed, and the
+same choices, agree in all else.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class RunStarted:
     """The settings as in `config.json`."""
     versions: dict[str, str]
     """Package name to version."""
+    chosen: dict[str, str] = field(default_factory=dict)
+    """What settings of "auto" became, and why, name to words; times that were measured in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

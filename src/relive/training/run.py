@@ -32,6 +32,7 @@ from relive.training.checkpoint import (
     load_checkpoint,
     require_same,
 )
+from relive.training.choices import settled
 from relive.training.config import TrainConfig
 from relive.training.loop import Trainer
 from relive.training.parts import Parts, build
@@ -100,13 +101,14 @@ def run(config: TrainConfig, sinks: Sequence[Sink] = ()) -> RunResult:
     Raises:
         ConfigError: Settings that cannot work; nothing has been written then.
     """
+    config, chosen = settled(config)
     parts = build(config)
     config = with_run_directory(config)
     assert config.out is not None  # filled in
     with _alone(config.out):
         settings = json.dumps(config.to_json(), indent=2)
         (config.out / CONFIG).write_text(settings + "\n", encoding="utf-8")
-        trainer = Trainer(config, parts)
+        trainer = Trainer(config, parts, chosen)
         return _whatever_fails(trainer, parts, JsonLines(config.out / METRICS), sinks)
 
 
@@ -194,20 +196,21 @@ def _whatever_fails(
                 raise
             failures.keep(error, trainer, parts)
             why = reason(error)
-        trainer, parts, metrics, failed = _on_the_cpu(trainer.config, why)
+        trainer, parts, metrics, failed = _on_the_cpu(trainer, why)
         return _to_the_end(trainer, parts, metrics, sinks, failed)
 
 
-def _on_the_cpu(config: TrainConfig, why: str) -> tuple[Trainer, Parts, JsonLines, DeviceFailed]:
+def _on_the_cpu(before: Trainer, why: str) -> tuple[Trainer, Parts, JsonLines, DeviceFailed]:
     """The run from its last save, or from its beginning, and what there is to say of it."""
-    config = failures.without_gpu(config)
+    config = failures.without_gpu(before.config)
     assert config.out is not None  # filled in
     note = None
     with suppress(NeverSavedError):
         buffer, note = load_checkpoint(config.out / CHECKPOINT, config)
     if note is None:
         parts = build(config)
-        trainer, metrics = Trainer(config, parts), JsonLines(config.out / METRICS)
+        trainer = Trainer(config, parts, before.chosen)
+        metrics = JsonLines(config.out / METRICS)
         outcome = "there was no save yet, so the run starts over"
     else:
         parts = build(config, buffer)
