@@ -11,7 +11,7 @@ ARGS ?=
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test test-kernels test-gpu test-long coverage bench bench-gpu lint types docs format check clean
+.PHONY: help setup train test test-kernels test-gpu test-long coverage bench bench-gpu learn learn-samplers lint types docs format check clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -67,6 +67,19 @@ build/peers/%/.installed: benchmarks/peers/%.txt
 
 bench-gpu: $(STAMP) ## check and measure the buffer on a CUDA device (some minutes)
 	$(BIN)/python -m benchmarks.gpu $(ARGS)
+
+LEARN := build/.learn-installed
+
+learn: $(LEARN) build/peers/stable-baselines3/.installed ## train all agents to their goals, a process a core (some hours; goes on where it was)
+	$(BIN)/python -m benchmarks.learning $(ARGS)
+
+learn-samplers: $(LEARN) ## train with each sampler, all else equal (some hours; goes on where it was)
+	$(BIN)/python -m benchmarks.learning --samplers $(ARGS)
+
+$(LEARN): $(STAMP) benchmarks/learning/requirements.txt
+	@mkdir -p build
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -r benchmarks/learning/requirements.txt
+	@touch $@
 
 # Another version of Triton; kernels are compiled with each that lies there (make build/triton-3.6.0).
 build/triton-%: | $(STAMP)

@@ -45,4 +45,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_configure(config: pytest.Config) -> None:
     """Records from the start, in each process."""
-    config.pluginmanager.register(PublicMethods(config, ["relive", "relive.agents"]))
+    config.pluginmanager.register(
+        PublicMethods(config, ["relive", "relive.agents", "relive.demos"])
+    )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from relive.errors import (
         ConfigError,
         CorruptError,
+        DeviceLostError,
         InputError,
         MissingExtraError,
         NotReadyError,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from relive.fields import Field, fields_of
+    from relive.gpu.means import MetricMeans
     from relive.mixture import Mixture
     from relive.sampling import Proportional, RankBased, Recent, Uniform
     from relive.schedules import Linear
@@ -32,11 +34,13 @@ __all__ = [
     "Batch",
     "ConfigError",
     "CorruptError",
+    "DeviceLostError",
     "Episode",
     "Field",
     "InputError",
     "Linear",
     "MemoryPlan",
+    "MetricMeans",
     "MissingExtraError",
     "Mixture",
     "NotReadyError",
@@ -59,6 +63,7 @@ HOMES = {
     "relive.episode": ["Episode"],
     "relive.errors": [name for name in __all__ if name.endswith("Error")],
     "relive.fields": ["Field", "fields_of"],
+    "relive.gpu.means": ["MetricMeans"],
     "relive.mixture": ["Mixture"],
     "relive.sampling": ["Proportional", "RankBased", "Recent", "Uniform"],
     "relive.schedules": ["Linear"],

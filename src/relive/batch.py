@@ -182,6 +182,11 @@ class Batch:
             self._nested[name] = self._dict_of(tree)
         return self._nested[name]
 
+    def _take(self, other: Batch, rows: slice) -> None:
+        """Copy some rows of a batch of the same columns, from another device (waits)."""
+        for name in self._layout.columns:
+            self._view(name)[rows] = other._view(name)[rows].to(self.device)
+
     def _tensor(self, name: str) -> Tensor:
         view: Tensor = self._field(name)
         return view

@@ -8,6 +8,7 @@ B  rows of a batch      E  environments (lanes)      T  steps in time      N  ca
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import torch
@@ -25,8 +26,10 @@ from relive.errors import (
     UnsupportedError,
     shown,
 )
+from relive.fallback import Fallback, falls_back, lost, reads, tell
 from relive.fields import Fields, fields_of
 from relive.gpu.capture import is_captured, outside_capture, require_no_capture
+from relive.gpu.failures import DeviceFailure, loses_the_device, reason, spares_the_device
 from relive.gpu.readback import Readback
 from relive.gpu.transfer import finish
 from relive.gpu.turns import Turns
@@ -39,8 +42,9 @@ from relive.sampling import Recent, Sampler, Uniform
 from relive.sampling.id_range import id_range
 from relive.sampling.prefetch import Prefetch
 from relive.sampling.split import split_ids
-from relive.settings import Settings
+from relive.settings import Settings, in_host_memory
 from relive.storage import checks, demonstrations, loading, memory, ring, statistics
+from relive.storage.evacuation import evacuate
 from relive.storage.files import folder_at
 from relive.storage.lending import Lender
 from relive.storage.saving import Saver
@@ -57,7 +61,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from relive.schedules import Schedule
-    from relive.settings import Autoreset, Kernels, RowsOn
+    from relive.settings import Autoreset, Kernels, OnFailure, RowsOn
+    from relive.writing.stream import Piece, Stream
     from relive.writing.tee import Tee
 
 
@@ -89,10 +94,14 @@ class ReplayBuffer:
         seed: of the buffer's own random numbers.
         track_reuse: count ages and reuse of what is sampled, for `stats` (4 bytes a row).
         kernels: "auto", or "reference" for the slow plain-torch definition of every operation.
+        on_failure: what to do when memory is missing on a GPU, or a kernel can't be compiled or
+            started: "raise" what CUDA says, or go on on the "cpu" with all rows and priorities,
+            and a warning (`failure` tells it too). Batches go where they went.
 
     Raises:
         ConfigError: a setting that cannot work, or more memory than is free.
         UnsupportedError: a device that this version has no kernels for, or a capture under way.
+        DeviceLostError: from any call, with on_failure="cpu": what was on the GPU is gone.
     """
 
     def __init__(
@@ -112,8 +121,9 @@ class ReplayBuffer:
         seed: int = 0,
         track_reuse: bool = False,
         kernels: Kernels = "auto",
+        on_failure: OnFailure = "raise",
     ) -> None:
-        self._settings = settings = Settings(
+        settings = Settings(
             capacity=capacity,
             fields=fields,
             sampler=sampler,
@@ -127,27 +137,84 @@ class ReplayBuffer:
             rows_on=rows_on,
             track_reuse=track_reuse,
             kernels=kernels,
+            on_failure=on_failure,
         )
         require_no_capture(known_device(settings.device), "ReplayBuffer(...)")
         self._num_envs, self._n_step = num_envs, n_step
+        self._own = frozenset(fields) - {"obs", "action"}
+        self._tee: Tee | None = None
+        self._failure: DeviceFailure | None = None
+        self._batches_on: torch.device | None = None  # elsewhere, once the buffer has moved
+        try:
+            self._make(settings)
+        except (RuntimeError, ConfigError) as error:
+            self._make(self._instead(settings, error))
+        self._sender = Sender(self._batch_layout)
+        lock = fork_safe_lock()
+        self._lock = lock if self._device.type == "cpu" else Turns(lock, self._device)
+        self._saver = Saver(self._state, self._lock)
+        self.reseed(seed)
+
+    def _make(self, settings: Settings, batches: BatchLayout | None = None) -> None:
+        """The parts of an empty buffer that are where it lives.
+
+        Args:
+            batches: the layout of those it has given out.
+        """
+        self._settings = settings
         self._layout = settings.row_layout()
-        self._batch_layout = BatchLayout(self._layout)
+        self._batch_layout = BatchLayout(self._layout) if batches is None else batches
         self._state = settings.new_state(self._layout, self._batch_layout)
         self._device = self._state.words.device
-        self._ops = operations(self._device, kernels)
+        self._ops = operations(self._device, settings.kernels)
         on_gpu = self._device.type != "cpu"
         intake = DeviceIntake if on_gpu else Intake
         with torch.inference_mode(False):  # as the state: for use in and outside of it
             self._intake = intake(self._state, self._ops, self._layout, settings.resets)
-        self._own = frozenset(fields) - {"obs", "action"}
-        self._tee: Tee | None = None
         self._batches = Lender(self._batch_layout, self._device)
-        self._sender = Sender(self._batch_layout)
-        lock = fork_safe_lock()
-        self._lock = Turns(lock, self._device) if on_gpu else lock
-        self._saver = Saver(self._state, self._lock)
         self._numbers = Readback(statistics.gather(self._state)) if on_gpu else None
-        self.reseed(seed)
+        is_guarded = on_gpu and settings.on_failure == "cpu"
+        self._guard = Fallback(self._device) if is_guarded else None
+
+    def _instead(self, settings: Settings, error: Exception) -> Settings:
+        """Settings to make the buffer with where it can't be made on a GPU; else the error."""
+        device = known_device(settings.device)
+        if device.type == "cpu" or settings.on_failure == "raise":
+            raise error
+        if loses_the_device(error):
+            raise lost(device, error) from error
+        if not (isinstance(error, memory.DoesNotFitError) or spares_the_device(error)):
+            raise error
+        self._batches_on = numbered(device)
+        self._failure = DeviceFailure(str(device), reason(error), 0, 0, prioritized=False)
+        tell(self._failure)
+        return in_host_memory(settings)
+
+    def _move_to_cpu(self, why: str, tensors: dict[str, Tensor]) -> DeviceFailure:
+        """Live in host memory from now on, with what these tensors of the state hold.
+
+        Raises:
+            ConfigError: there is no room; nothing has changed then.
+            CorruptError: that is the state of no buffer; nothing has changed then.
+        """
+        home = object.__new__(type(self))
+        home._make(in_host_memory(self._settings), self._batch_layout)
+        evacuate(tensors, home._state)
+        home._intake.refresh()
+        turns, device, before = self._lock, self._device, self._state
+        home._lock = turns.lock
+        if turns.was_captured:  # replays of a graph go on writing there
+            self._kept = before, self._batches
+        if self._tee is not None:
+            self._tee.move(home._intake.steps)
+        self._saver.move(home._state, home._lock)
+        vars(self).update(vars(home))
+        self._batches_on = device
+        rows = windows.num_rows(self._state)
+        self._failure = DeviceFailure(
+            str(device), why, rows, rows * self._layout.row_bytes, self.prioritized
+        )
+        return self._failure
 
     @classmethod
     def for_env(
@@ -203,6 +270,24 @@ class ReplayBuffer:
         """
         if (own or self._own) and own.keys() != self._own:
             raise InputError(self._wrong_names(own))
+        given = obs, action, reward, next_obs, terminated, truncated, final_obs, own
+        if self._guard is None:
+            self._add(*given)
+        else:
+            kind = "add", isinstance(reward, Tensor) and not reward.is_cpu
+            self._guard.call(self, kind, lambda: self._add(*given))
+
+    def _add(
+        self,
+        obs: Any,
+        action: Any,
+        reward: Any,
+        next_obs: Any,
+        terminated: Any,
+        truncated: Any,
+        final_obs: Any,
+        own: dict[str, Any],
+    ) -> None:
         with self._lock:
             tee = self._tee
             self._intake.take(
@@ -221,7 +306,12 @@ class ReplayBuffer:
                 self._saver.make_way(self._intake.next_id, self._num_envs * self._n_step)
             if tee is not None:
                 tee.take()
-            self._intake.write()
+            try:
+                self._intake.write()
+            except Exception:
+                if tee is not None:
+                    tee.put_back()
+                raise
 
     def extend(
         self,
@@ -274,7 +364,7 @@ class ReplayBuffer:
         axis = None if env is not None else self._num_envs
         with self._lock:
             tee, ready_made = self._tee, discount is not None
-            stream = self._intake.stream(given, axis, on_host=tee is not None)
+            stream = self._stream(given, axis)
             for piece in stream.pieces():
                 if self._saver.active:
                     self._require_no_save("extend")
@@ -284,9 +374,20 @@ class ReplayBuffer:
                     tee.skip(piece.steps)
                 elif tee is not None:
                     tee.extend(piece.columns, piece.steps, lanes, close=piece.is_last)
-                self._intake.extend(piece, lanes, ready_made=ready_made)
+                self._write_piece(piece, lanes, ready_made=ready_made)
+
+    @reads
+    def _stream(self, given: dict[str, Any], num_lanes: int | None) -> Stream:
+        return self._intake.stream(given, num_lanes, on_host=self._tee is not None)
+
+    @falls_back
+    def _write_piece(self, piece: Piece, lanes: range, *, ready_made: bool) -> None:
+        if self._batches_on is not None:  # it may have been cut when the buffer was there
+            piece = piece.in_host_memory()
+        self._intake.extend(piece, lanes, ready_made=ready_made)
 
     @outside_capture
+    @falls_back
     def end_episode(self, env: int | None = None) -> None:
         """Close the episode of one lane (None: of all) here, as truncated.
 
@@ -374,6 +475,17 @@ class ReplayBuffer:
                 stream is being captured in a CUDA graph. Nothing has been drawn then.
         """
         size, train = whole_batch(batch_size), truth("train", train)
+        if self._guard is not None:
+            kind = "sample", size, train, False
+            return self._guard.call(self, kind, lambda: self._send(size, out, train, device))
+        return self._send(size, out, train, device)
+
+    def _send(
+        self, size: int, out: Batch | None, train: bool, device: str | torch.device | None
+    ) -> Batch:
+        """Draw a batch, wherever it goes."""
+        if device is None and out is None:
+            device = self._batches_on
         if device is None:
             return self._sample(size, out, train, None)
         target = known_device(device)
@@ -452,10 +564,19 @@ class ReplayBuffer:
             NotReadyError: all priorities in the range are 0.
         """
         size = whole_batch(batch_size)
+        if self._guard is not None:
+            kind = "sample", size, False, True
+            return self._guard.call(self, kind, lambda: self._sample_range(size, start, stop, out))
+        return self._sample_range(size, start, stop, out)
+
+    def _sample_range(
+        self, size: int, start: int | Tensor, stop: int | Tensor, out: Batch | None
+    ) -> Batch:
         with self._lock:
             self._require_no_save("sample_range")
             ids = id_range(start, stop, self._device)
-            return self._sample(size, out, False, ids)
+            batch = self._sample(size, out, False, ids)
+        return batch if out is not None else self._there(batch)
 
     def _sample(
         self, batch_size: int, out: Batch | None, train: bool, ids: tuple[int, int] | Tensor | None
@@ -486,8 +607,27 @@ class ReplayBuffer:
         ids: tuple[int, int] | Tensor | None = None,
     ) -> None:
         """Draw `count` rows into a batch, from its row `first` on."""
+        if self._guard is not None:
+            kind = "sample", (first, count, len(batch)), train, ids is not None
+            self._guard.call(self, kind, lambda: self._draw(batch, first, count, train, ids))
+        else:
+            self._draw(batch, first, count, train, ids)
+
+    def _draw(
+        self,
+        batch: Batch,
+        first: int,
+        count: int,
+        train: bool,
+        ids: tuple[int, int] | Tensor | None,
+    ) -> None:
         with self._lock:
             self._require_no_save("sample")
+            if batch._arena.device != self._device:  # of the time before the buffer moved
+                drawn = self._batches.lend(len(batch))
+                self._draw(drawn, first, count, train, ids)
+                batch._take(drawn, slice(first, first + count))
+                return
             outcome = self._ops.sample(
                 self._state,
                 batch._arena,
@@ -513,9 +653,17 @@ class ReplayBuffer:
 
     def empty_batch(self, batch_size: int) -> Batch:
         """A batch to be filled by `sample(batch_size, out=...)`; its values mean nothing yet."""
-        return self._batches.make(whole_batch(batch_size))
+        size = whole_batch(batch_size)
+        if self._batches_on is not None:
+            return Lender(self._batch_layout, self._batches_on).make(size)
+        return self._batches.make(size)
+
+    def _there(self, batch: Batch) -> Batch:
+        """A batch where batches go, which is not here once the buffer has moved."""
+        return batch if self._batches_on is None else batch.to(self._batches_on)
 
     @outside_capture
+    @reads
     def rows(self, ids: Any) -> Batch:
         """The rows with these ids, weights 1. On CUDA it waits for the device.
 
@@ -524,11 +672,11 @@ class ReplayBuffer:
         """
         with self._lock:
             wanted = ring.known_ids(self._state, ids)
-            batch = self.empty_batch(len(wanted))
+            batch = self._batches.make(len(wanted))
             batch.ids.copy_(wanted)
             batch.weights.fill_(1.0)
             self._ops.gather(self._state, wanted, batch._arena)
-        return batch
+        return self._there(batch)
 
     @outside_capture
     def all(self) -> Batch:
@@ -543,6 +691,7 @@ class ReplayBuffer:
             return self.rows(self.live_ids())
 
     @outside_capture
+    @reads
     def live_ids(self) -> Tensor:
         """Ids of the rows held, ascending, so oldest first: int64 `[len(buffer)]`.
 
@@ -597,6 +746,13 @@ class ReplayBuffer:
             )
         if (td_errors is None) == (priorities is None):
             raise InputError("update_priorities takes either td_errors or priorities=")
+        if self._guard is not None:
+            kind = "update", len(ids) if hasattr(ids, "__len__") else 0, priorities is None
+            self._guard.call(self, kind, lambda: self._update(ids, td_errors, priorities))
+        else:
+            self._update(ids, td_errors, priorities)
+
+    def _update(self, ids: Any, td_errors: Any, priorities: Any) -> None:
         if priorities is None:
             values = vector("td_errors", td_errors, torch.float32, self._device)
         else:
@@ -621,6 +777,7 @@ class ReplayBuffer:
                     "an error is NaN or infinite (or a priority negative): bad_priority is 'raise'"
                 )
 
+    @falls_back
     def resort(self) -> None:
         """Sort rows by |td error| now, and count `resort_every` updates from here.
 
@@ -638,6 +795,7 @@ class ReplayBuffer:
             self._ops.sort_by_rank(self._state)
 
     @outside_capture
+    @reads
     def priorities(self, ids: Any) -> Tensor:
         """What is stored of each row: float32 `[B]`. Writing it back changes nothing.
 
@@ -660,6 +818,7 @@ class ReplayBuffer:
 
     @property
     @outside_capture
+    @reads
     def beta(self) -> float | None:
         """Exponent of the importance weights now; None if the buffer is not prioritized.
 
@@ -694,6 +853,7 @@ class ReplayBuffer:
             self._intake.refresh()
 
     @outside_capture
+    @falls_back
     def pin(self, ids: Any) -> Tensor:
         """Copy rows, with their priorities, to the demonstrations: an intervention, say.
 
@@ -751,8 +911,14 @@ class ReplayBuffer:
         """
         later = truth("background", background)
         require_no_capture(self._device, "save")
+        folder = folder_at(path)
+        if self._guard is not None:
+            return self._guard.call_unlocked(self, self._save, folder, note, later)
+        return self._save(folder, note, later)
+
+    def _save(self, folder: Path, note: Any, later: bool) -> Future[None] | None:
         return self._saver.save(
-            folder_at(path),
+            folder,
             self._described(),
             note,
             background=later,
@@ -831,6 +997,7 @@ class ReplayBuffer:
         return buffer
 
     @outside_capture
+    @reads
     def state_dict(self) -> dict[str, Any]:
         """Everything, for `torch.save`: copies of all tensors, and the settings as plain values.
 
@@ -876,7 +1043,10 @@ class ReplayBuffer:
         """
         if not isinstance(capacity, int) or capacity < self.capacity:
             raise ConfigError(f"capacity grows from {self.capacity}; given {shown(capacity)}")
-        larger = type(self)(**{**self._settings.arguments(), "capacity": capacity})
+        same = self._settings.arguments()
+        larger = type(self)(**{**same, "capacity": capacity, "on_failure": "raise"})
+        larger._settings = replace(larger._settings, on_failure=same["on_failure"])
+        larger._guard = self._guard and Fallback(self._device)
         with self._lock:
             ring.copy_into(self._state, larger._state, larger._ops)
             larger._intake.refresh()
@@ -929,6 +1099,7 @@ class ReplayBuffer:
             self._state.put(w.PROGRESS, t)
 
     @outside_capture
+    @reads
     def stats(self, *, wait: bool = False) -> dict[str, Any]:
         """Counters since the buffer was made, and where its schedules stand.
 
@@ -972,6 +1143,7 @@ class ReplayBuffer:
         )
 
     @outside_capture
+    @reads
     def __len__(self) -> int:
         with self._lock:
             return windows.num_rows(self._state)
@@ -985,6 +1157,14 @@ class ReplayBuffer:
     def device(self) -> torch.device:
         """Where the buffer lives."""
         return self._device
+
+    @property
+    def failure(self) -> DeviceFailure | None:
+        """What drove the buffer from its GPU to the CPU, with on_failure="cpu"; None if nothing.
+
+        It has the `device` that failed, the `reason`, and how many `rows` and `nbytes` were kept.
+        """
+        return self._failure
 
     @property
     def num_envs(self) -> int:
@@ -1037,7 +1217,7 @@ class ReplayBuffer:
             isinstance(batch, Batch)
             and batch._layout is self._batch_layout
             and len(batch) == batch_size
-            and batch._arena.device == self._device
+            and batch._arena.device in (self._device, self._batches_on)
         )
 
     def _lanes(self, env: int | None) -> range:
@@ -1071,6 +1251,7 @@ def _unpickled(
 ) -> ReplayBuffer:
     """A buffer with these settings and memory."""
     buffer = kind(**settings)
-    buffer._state.take({name: torch.from_numpy(array) for name, array in arrays.items()})
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    buffer._state.take(ring.repadded(buffer._state, tensors))
     buffer._intake.refresh()
     return buffer

@@ -16,6 +16,7 @@ KINDS: dict[str, Any] = {
     kind.__name__: kind for kind in (Uniform, Proportional, RankBased, Recent, Linear)
 }
 FIELD = "Field"
+PLACES = ("device", "kernels", "on_failure")  # of no number
 
 
 def describe(settings: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +50,7 @@ def undescribe(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def require_same(given: dict[str, Any], own: dict[str, Any]) -> None:
-    """Refuse a state of a buffer with other settings; device and kernels may differ.
+    """Refuse a state of a buffer with other settings; where it is, and how, may differ.
 
     Raises:
         ConfigError: names each that differs.
@@ -59,7 +60,7 @@ def require_same(given: dict[str, Any], own: dict[str, Any]) -> None:
     differing = [
         f"{name} is {own.get(name)}, given {shown(given.get(name))}"
         for name in {**own, **given}
-        if not _same(own.get(name), given.get(name)) and name not in ("device", "kernels")
+        if not _same(own.get(name), given.get(name)) and name not in PLACES
     ]
     if differing:
         raise ConfigError("the buffer was made with other settings: " + "; ".join(differing))

@@ -6,9 +6,10 @@
     ├── NotReadyError      nothing can be drawn yet                 (also a RuntimeError)
     ├── UnsupportedError   not available here                       (also a RuntimeError)
     ├── CorruptError       an invariant of the state does not hold  (also a RuntimeError)
+    ├── DeviceLostError    a GPU failed, and what was on it is gone (also a RuntimeError)
     └── MissingExtraError  an optional package is missing           (also an ImportError)
 
-They are raised before anything has changed.
+They are raised before anything has changed; DeviceLostError when all on the device is lost.
 """
 
 from __future__ import annotations
@@ -48,6 +49,10 @@ class UnsupportedError(ReliveError, RuntimeError):
 
 class CorruptError(ReliveError, RuntimeError):
     """`ReplayBuffer.check` found a broken invariant."""
+
+
+class DeviceLostError(ReliveError, RuntimeError):
+    """A GPU failed in a way that leaves nothing on it readable; what was saved is still there."""
 
 
 class MissingExtraError(ReliveError, ImportError):

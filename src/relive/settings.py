@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Autoreset = Literal["disabled", "next_step", "same_step"]
 RowsOn = Literal["device", "host"]
 Kernels = Literal["auto", "reference", "cpu"]
+OnFailure = Literal["raise", "cpu"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,7 @@ class Settings:
     rows_on: RowsOn = "device"
     track_reuse: bool = False
     kernels: Kernels = "auto"
+    on_failure: OnFailure = "raise"
 
     def __post_init__(self) -> None:
         for name in ("capacity", "num_envs", "n_step"):
@@ -75,6 +77,7 @@ class Settings:
             checked = check_schedule("demo_fraction", self.demo_fraction, 0.0, 1.0)
             object.__setattr__(self, "demo_fraction", checked)
         check_flag("track_reuse", self.track_reuse)
+        check_choice("on_failure", self.on_failure, {"raise": 0, "cpu": 1})
         device = known_device(self.device)
         memory.check_rows_on(self.rows_on, device.type)
         if device.type == "cuda" and getattr(self.sampler, "bad_priority", None) == "raise":
@@ -117,3 +120,8 @@ class Settings:
             state.words[w.DEMO_MODE] = w.TWO_PARTS
             write_schedule(state, w.DEMO_SHARE_START, cast("Linear", self.demo_fraction))
         return state
+
+
+def in_host_memory(settings: Settings) -> Settings:
+    """The same settings, of a buffer on the CPU."""
+    return replace(settings, device="cpu", rows_on="device")

@@ -59,7 +59,7 @@ class TrajectoryStore:
         InputError: no store is there and no fields are given; something else is there.
         ConfigError: the fields are not those of the store.
         UnsupportedError: another process writes to it.
-        CorruptError: it is damaged.
+        CorruptError: it is damaged; to write, also its data must be there to the end.
     """
 
     def __init__(self, path: str | Path, fields: Fields | None = None, *, mode: Mode = "a") -> None:
@@ -69,6 +69,7 @@ class TrajectoryStore:
             )
         self._path = folder_at(path).absolute()
         self._recorder: Recorder | None = None
+        self._left_out = 0  # damaged episodes
         given = None if fields is None else RowLayout(fields)
         if mode == "r":
             self._rest = self._read_all(given)
@@ -181,6 +182,7 @@ class TrajectoryStore:
             UnsupportedError: the store was opened to read only, or is a fork's.
             InputError: the store is closed.
             OSError: as the file system says; what could not be written goes on waiting.
+            CorruptError: the files have been removed.
         """
         sync = truth("sync", sync)
         self._writing().write_out(sync=sync)
@@ -190,6 +192,10 @@ class TrajectoryStore:
 
         Episodes that buffers have not ended are "unfinished" then, and such a buffer refuses its
         next step until `buffer.tee(None)`. Closing twice does nothing.
+
+        Raises:
+            OSError: as the file system says; the store is still open then, and nothing is lost.
+            CorruptError: the files have been removed; the store is closed then.
         """
         if self._recorder is not None:
             self._recorder.close()
@@ -270,6 +276,7 @@ class TrajectoryStore:
         *,
         limit: int | None = None,
         env: int = 0,
+        damaged: Literal["raise", "skip"] = "raise",
     ) -> tuple[int, int]:
         """Write episodes into a buffer, first to last, as if each were given to `extend`.
 
@@ -283,6 +290,8 @@ class TrajectoryStore:
                 return, lane and how it ended is read from the disk.
             limit: at most so many episodes.
             env: the buffer's lane to write to; it must be between two episodes.
+            damaged: "skip" leaves episodes out whose steps cannot be read, and counts them in
+                `stats()["damaged_left_out"]`.
 
         Returns:
             How many episodes were written, and how many steps.
@@ -290,28 +299,35 @@ class TrajectoryStore:
         Raises:
             InputError: fields that do not fit, a lane in the middle of an episode, a buffer that
                 tees into this store; nothing has changed then.
-            CorruptError: an episode is damaged; those before it have been written.
+            CorruptError: an episode is damaged; those before it have been written, and the message
+                says how many.
         """
-        if limit is not None and (
-            isinstance(limit, bool) or not isinstance(limit, int) or limit < 0
-        ):
-            raise InputError(f"limit is a whole number >= 0; given {shown(limit)}")
-        if where is not None and not callable(where):
-            raise InputError(f"where is a function of an episode, or None; given {shown(where)}")
+        _check_choice(where, limit, damaged)
         if not hasattr(buffer, "_layout"):
             raise InputError(f"fill writes into a ReplayBuffer; given {shown(buffer)}")
         if wrong := _differences(self._layout, buffer._layout, stored=False):
             raise InputError(f"the buffer needs what the store has not: {'; '.join(wrong)}")
         if self._recorder is not None and self._recorder.has(buffer._tee):
             raise InputError("the buffer tees into this store; call buffer.tee(None) first")
-        _require_between_episodes(buffer, env)
+        require_between_episodes(buffer, env)
         episodes = steps = 0
         for episode in self:
             if episodes == limit:
                 break
-            if where is None or where(episode):
-                _write(buffer, episode, env)
-                episodes, steps = episodes + 1, steps + len(episode)
+            try:
+                if where is not None and not where(episode):
+                    continue
+                episode._read()
+            except CorruptError as error:
+                if damaged == "skip":
+                    self._left_out += 1
+                    continue
+                raise CorruptError(
+                    f"{error}; the {episodes} episodes ({steps} steps) before it have been "
+                    "written, damaged='skip' leaves it out"
+                ) from None
+            _write(buffer, episode, env)
+            episodes, steps = episodes + 1, steps + len(episode)
         return episodes, steps
 
     def check(self) -> None:
@@ -330,7 +346,7 @@ class TrajectoryStore:
         ended. open: episodes that have not ended yet. bytes_left_out: what a killed writer left
         behind the last whole run, noticed when the store was opened. dropped_reset_rows: fake steps
         of autoreset "next_step", and ready_made_rows: rows that are no steps, both given to buffers
-        that tee here since it was opened.
+        that tee here since it was opened. damaged_left_out: episodes that `fill` has skipped.
         """
         self._settled()
         with self._lock():
@@ -344,6 +360,7 @@ class TrajectoryStore:
                 "bytes_left_out": recorder.rest if recorder else self._rest,
                 "dropped_reset_rows": recorder.dropped() if recorder else 0,
                 "ready_made_rows": recorder.ready_made_rows if recorder else 0,
+                "damaged_left_out": self._left_out,
             }
 
     def __reduce__(self) -> Any:
@@ -413,6 +430,16 @@ def _said(field: Any) -> str:
     )
 
 
+def _check_choice(where: Any, limit: Any, damaged: Any) -> None:
+    """Refuse what does not say which episodes to take."""
+    if damaged not in ("raise", "skip"):
+        raise InputError(f"damaged is 'raise' or 'skip'; given {shown(damaged)}")
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise InputError(f"limit is a whole number >= 0; given {shown(limit)}")
+    if where is not None and not callable(where):
+        raise InputError(f"where is a function of an episode, or None; given {shown(where)}")
+
+
 def _write(buffer: ReplayBuffer, episode: Episode, env: int) -> None:
     """Give an episode to a buffer, as a stream of its own."""
     source, target = episode._layout, buffer._layout
@@ -420,11 +447,11 @@ def _write(buffer: ReplayBuffer, episode: Episode, env: int) -> None:
     for name in (*target.fields, "next_obs", *OURS):
         given[name] = _for_buffer(episode, target.tree[name], source, target)
     with buffer._lock:
-        _require_between_episodes(buffer, env)
+        require_between_episodes(buffer, env)
         buffer.extend(**given, env=env)
 
 
-def _require_between_episodes(buffer: ReplayBuffer, env: int) -> None:
+def require_between_episodes(buffer: ReplayBuffer, env: int) -> None:
     """Refuse a lane whose next step goes on from others, or is a fake one."""
     if env is None:
         raise InputError("env is one lane of the buffer; given None")

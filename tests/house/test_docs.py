@@ -9,9 +9,11 @@ import pytest
 from relive.cli.bench import BenchOptions
 from relive.cli.doctor import DoctorOptions
 from relive.cli.eval import EvalOptions
+from relive.cli.export import ExportOptions
 from relive.cli.main import COMMANDS
 from relive.cli.options import option_names
 from relive.cli.plan import PlanOptions
+from relive.cli.record import RecordOptions
 from relive.cli.report import ReportOptions
 from relive.cli.train import RESUME
 from relive.cli.watch import WatchOptions
@@ -25,7 +27,9 @@ PAGES = sorted(
 SETTINGS = {
     "train": TrainConfig,
     "eval": EvalOptions,
+    "export": ExportOptions,
     "watch": WatchOptions,
+    "record": RecordOptions,
     "report": ReportOptions,
     "bench": BenchOptions,
     "doctor": DoctorOptions,

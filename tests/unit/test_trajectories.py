@@ -717,6 +717,14 @@ def test_a_damaged_episode_is_named_and_those_before_it_are_there(store):
     with pytest.raises(CorruptError, match=r"episode 1 of the store in .* its checksum differs"):
         store.fill(buffer)
     assert len(buffer) == 4
+    with pytest.raises(CorruptError, match=r"the 0 episodes \(0 steps\) .*damaged='skip'"):
+        store.fill(buffer, lambda episode: episode.number == 1 or bool(episode.action[0] < 0))
+    with pytest.raises(InputError, match="damaged is 'raise' or 'skip'; given 'leave'"):
+        store.fill(buffer, damaged="leave")
+    buffer.clear()
+    assert store.fill(buffer, damaged="skip") == (2, 8)
+    assert buffer.all().action.tolist() == [0, 1, 2, 3, 20, 21, 22, 23]
+    assert store.stats()["damaged_left_out"] == 1
     with pytest.raises(CorruptError, match="episode 1"):
         store.check()
     assert store.episode(2).action.tolist() == [20, 21, 22, 23]

@@ -3,6 +3,8 @@
 from relive.agents.c51 import C51, C51Config
 from relive.agents.ddpg import DDPG, DDPGConfig
 from relive.agents.dqn import DQN, DQNConfig
+from relive.agents.export import export_policy
+from relive.agents.policy import load_policy, save_policy
 from relive.agents.sac import SAC, SACConfig
 from relive.agents.td3 import TD3, TD3Config
 from relive.agents.update import UpdateResult
@@ -21,4 +23,7 @@ __all__ = [
     "TD3Config",
     "UpdateResult",
     "ActionScale",
+    "export_policy",
+    "load_policy",
+    "save_policy",
 ]

@@ -9,7 +9,7 @@ import torch
 from relive.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
     from torch import nn
@@ -45,6 +45,11 @@ class Agent(Protocol):
         """The network that acts: what has to be kept to act as the agent does."""
         ...
 
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """What draws on the device; a CUDA graph has to know them."""
+        ...
+
     def act(self, obs: Any, epsilon: float) -> NDArray[Any]:
         """Exploring actions for E environments, at random in each with probability epsilon."""
         ...
@@ -55,6 +60,14 @@ class Agent(Protocol):
 
     def update(self, *batches: Batch) -> UpdateResult:
         """Learns from the rows of all batches, in one step. Waits for nothing."""
+        ...
+
+    def due(self, update: int) -> bool:
+        """Whether an update, the first is 1, does more than the others, as its settings say."""
+        ...
+
+    def learn(self, batches: Sequence[Batch], due: bool) -> UpdateResult:
+        """What `update` does but count: all of it on the device, for equal `due` the same work."""
         ...
 
     def state_dict(self) -> dict[str, Any]:

@@ -31,12 +31,15 @@ from relive.nn.adam import Adam
 from relive.nn.encoders import encoder_for
 from relive.nn.flat import FlatParameters
 from relive.nn.heads import CategoricalHead
+from relive.nn.learning_rate import LearningRate
 from relive.nn.mlp import MLP, linear
-from relive.nn.noisy import draw_noise, noisy
+from relive.nn.noisy import NetworkNoise, noisy
 from relive.nn.streams import RandomStream
 from relive.schedules import Linear
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from relive.batch import Batch, Observation
@@ -193,9 +196,11 @@ class C51:
         self.target = copy.deepcopy(self.online).requires_grad_(False)
         self.parameters = FlatParameters(self.online)
         self.target_parameters = FlatParameters(self.target)
+        self.noise, self.target_noise = NetworkNoise(self.online), NetworkNoise(self.target)
         self.optimizer = Adam(self.parameters, eps=self.config.adam_eps)
-        lr_end = self.config.lr if self.config.lr_end is None else self.config.lr_end
-        self.learning_rate = Linear(self.config.lr, lr_end, max(1, planned_updates))
+        self.learning_rate = LearningRate(
+            self.config.lr, self.config.lr_end, planned_updates, self.device
+        )
         self.updates = 0
 
     @property
@@ -207,6 +212,11 @@ class C51:
     def actions(self) -> int:
         """How many actions there are."""
         return self.num_actions
+
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """What draws on the device."""
+        return [self.acting_noise.generator, self.learning_noise.generator]
 
     # -- act
 
@@ -234,16 +244,11 @@ class C51:
         return self._best(obs, None)
 
     def _best(self, obs: Any, stream: RandomStream | None) -> NDArray[np.int64]:
-        self._draw_noise(stream, self.online)
+        self.noise.draw(stream)
         with torch.inference_mode():
             q = self.online.values(tensors_of(obs, self.device))
             action: NDArray[np.int64] = q.argmax(1).cpu().numpy()
         return action
-
-    def _draw_noise(self, stream: RandomStream | None, *networks: nn.Module) -> None:
-        if self.config.noisy_sigma is not None:
-            for network in networks:
-                draw_noise(network, stream)
 
     # -- update
 
@@ -256,15 +261,29 @@ class C51:
         Returns:
             The divergence of every row, from before the step, and metrics.
         """
+        result = self.learn(batches, self.due(self.updates + 1))
+        self.updates += 1
+        return result
+
+    def due(self, update: int) -> bool:
+        """Whether the target network moves at an update; the first is 1."""
+        return update % self.config.target_period == 0
+
+    def learn(self, batches: Sequence[Batch], due: bool) -> UpdateResult:
+        """What `update` does on the device: equal calls launch equal work.
+
+        Args:
+            batches: As there.
+            due: Whether the target network moves.
+        """
         config = self.config
         batches = tuple(batch.to(self.device) for batch in batches)
-        self._draw_noise(self.learning_noise, self.online, self.target)
+        self.noise.draw(self.learning_noise)
+        self.target_noise.draw(self.learning_noise)
         loss, divergence, q = accumulate(batches, self._terms, self.parameters)
         grad_norm = self.parameters.clip_grad(config.max_grad_norm)
-        self.optimizer.step(self.learning_rate(self.updates))
-
-        self.updates += 1
-        if self.updates % config.target_period == 0:
+        self.optimizer.step(self.learning_rate.next())
+        if due:
             self.target_parameters.step_towards(self.parameters, config.tau)
 
         metrics = {
@@ -316,6 +335,7 @@ class C51:
         self.target.load_state_dict(state["target"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.updates = state["updates"]
+        self.learning_rate.set(self.updates)
         self.rng.bit_generator.state = state["rng"]
         self.acting_noise.load_state_dict(state["acting_noise"])
         self.learning_noise.load_state_dict(state["learning_noise"])

@@ -27,9 +27,12 @@ from relive.losses.td import LossKind, td_error, td_target, weighted_loss
 from relive.nn.actor_critic import Critics, DeterministicPolicy
 from relive.nn.adam import Adam
 from relive.nn.flat import FlatParameters
+from relive.nn.learning_rate import LearningRate
 from relive.schedules import Linear
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from relive.batch import Batch
@@ -125,14 +128,20 @@ class DDPG:
         self.target_critic_parameters = FlatParameters(self.target_critic)
         self.actor_optimizer = Adam(self.actor_parameters)
         self.critic_optimizer = Adam(self.critic_parameters)
-        lr_end = self.config.lr if self.config.lr_end is None else self.config.lr_end
-        self.learning_rate = Linear(self.config.lr, lr_end, max(1, planned_updates))
+        self.learning_rate = LearningRate(
+            self.config.lr, self.config.lr_end, planned_updates, self.device
+        )
         self.updates = 0
 
     @property
     def policy(self) -> DeterministicPolicy:
         """The network that acts."""
         return self.actor
+
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """What draws on the device."""
+        return []
 
     # -- act
 
@@ -177,10 +186,26 @@ class DDPG:
         Returns:
             |delta| of every row, from before the step, and metrics.
         """
-        config, lr = self.config, self.learning_rate(self.updates)
+        result = self.learn(batches, self.due(self.updates + 1))
+        self.updates += 1
+        return result
+
+    def due(self, update: int) -> bool:  # noqa: ARG002  # as other agents have it
+        """Whether the policy moves at an update: always."""
+        return True
+
+    def learn(self, batches: Sequence[Batch], due: bool) -> UpdateResult:  # noqa: ARG002
+        """What `update` does on the device: equal calls launch equal work.
+
+        Args:
+            batches: As there.
+            due: Whether the policy moves; it always does.
+        """
+        config = self.config
         batches = tuple(batch.to(self.device) for batch in batches)
         loss, delta, q = accumulate(batches, self._critic_terms, self.critic_parameters)
         grad_norm = self.critic_parameters.clip_grad(config.max_grad_norm)
+        lr = self.learning_rate.next()
         self.critic_optimizer.step(lr)
 
         (actor_loss,) = accumulate(batches, self._policy_terms, self.actor_parameters)
@@ -188,7 +213,6 @@ class DDPG:
             self.actor_parameters.clip_grad(config.max_grad_norm)
         self.actor_optimizer.step(lr)
 
-        self.updates += 1
         self.target_actor_parameters.step_towards(self.actor_parameters, config.tau)
         self.target_critic_parameters.step_towards(self.critic_parameters, config.tau)
 
@@ -239,4 +263,5 @@ class DDPG:
         self.actor_optimizer.load_state_dict(state["actor_optimizer"])
         self.critic_optimizer.load_state_dict(state["critic_optimizer"])
         self.updates = state["updates"]
+        self.learning_rate.set(self.updates)
         self.rng.bit_generator.state = state["rng"]

@@ -27,10 +27,13 @@ from relive.nn.adam import Adam
 from relive.nn.encoders import encoder_for
 from relive.nn.flat import FlatParameters
 from relive.nn.heads import DuelingHead, QHead
+from relive.nn.learning_rate import LearningRate
 from relive.nn.mlp import MLP
 from relive.schedules import Linear
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from relive.batch import Batch, Observation
@@ -162,8 +165,9 @@ class DQN:
         self.parameters = FlatParameters(self.online)
         self.target_parameters = FlatParameters(self.target)
         self.optimizer = Adam(self.parameters)
-        lr_end = self.config.lr if self.config.lr_end is None else self.config.lr_end
-        self.learning_rate = Linear(self.config.lr, lr_end, max(1, planned_updates))
+        self.learning_rate = LearningRate(
+            self.config.lr, self.config.lr_end, planned_updates, self.device
+        )
         self.updates = 0
 
     @property
@@ -175,6 +179,11 @@ class DQN:
     def actions(self) -> int:
         """How many actions there are."""
         return self.num_actions
+
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """What draws on the device."""
+        return []
 
     # -- act
 
@@ -213,14 +222,27 @@ class DQN:
         Returns:
             |delta| of every row, from before the step, and metrics.
         """
+        result = self.learn(batches, self.due(self.updates + 1))
+        self.updates += 1
+        return result
+
+    def due(self, update: int) -> bool:
+        """Whether the target network moves at an update; the first is 1."""
+        return update % self.config.target_period == 0
+
+    def learn(self, batches: Sequence[Batch], due: bool) -> UpdateResult:
+        """What `update` does on the device: equal calls launch equal work.
+
+        Args:
+            batches: As there.
+            due: Whether the target network moves.
+        """
         config = self.config
         batches = tuple(batch.to(self.device) for batch in batches)
         loss, delta, q = accumulate(batches, self._terms, self.parameters)
         grad_norm = self.parameters.clip_grad(config.max_grad_norm)
-        self.optimizer.step(self.learning_rate(self.updates))
-
-        self.updates += 1
-        if self.updates % config.target_period == 0:
+        self.optimizer.step(self.learning_rate.next())
+        if due:
             self.target_parameters.step_towards(self.parameters, config.tau)
 
         magnitude = delta.abs()
@@ -267,4 +289,5 @@ class DQN:
         self.target.load_state_dict(state["target"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.updates = state["updates"]
+        self.learning_rate.set(self.updates)
         self.rng.bit_generator.state = state["rng"]

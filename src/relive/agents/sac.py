@@ -38,6 +38,7 @@ from relive.losses.twin import RowError, critics_loss, row_error
 from relive.nn.actor_critic import Critics, GaussianPolicy, Temperature
 from relive.nn.adam import Adam
 from relive.nn.flat import FlatParameters
+from relive.nn.learning_rate import LearningRate
 from relive.nn.streams import RandomStream
 from relive.schedules import Linear
 
@@ -181,18 +182,25 @@ class SAC:
         self.actor_optimizer = Adam(self.actor_parameters)
         self.critic_optimizer = Adam(self.critic_parameters)
         self.temperature_optimizer = Adam(self.temperature_parameters)
-        lr_end = self.config.lr if self.config.lr_end is None else self.config.lr_end
-        self.learning_rate = Linear(self.config.lr, lr_end, max(1, planned_updates))
+        self.learning_rate = LearningRate(
+            self.config.lr, self.config.lr_end, planned_updates, self.device
+        )
         given = self.config.target_entropy
         self.target_entropy = -float(size) if given is None else given
         self.updates = 0
-        zero = torch.zeros((), device=self.device)
-        self._of_policy = {"actor_loss": zero, "entropy": zero}  # at the last step of the policy
+        self._of_policy = {  # at the last step of the policy
+            name: torch.zeros((), device=self.device) for name in ("actor_loss", "entropy")
+        }
 
     @property
     def policy(self) -> GaussianPolicy:
         """The network that acts."""
         return self.actor
+
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """What draws on the device."""
+        return [self.noise.generator, self.subsets.generator]
 
     # -- act
 
@@ -239,14 +247,29 @@ class SAC:
         Returns:
             An error of every row, from before the step, and metrics.
         """
-        config, lr = self.config, self.learning_rate(self.updates)
+        result = self.learn(batches, self.due(self.updates + 1))
+        self.updates += 1
+        return result
+
+    def due(self, update: int) -> bool:
+        """Whether policy and temperature move at an update; the first is 1."""
+        return update % self.config.policy_delay == 0
+
+    def learn(self, batches: Sequence[Batch], due: bool) -> UpdateResult:
+        """What `update` does on the device: equal calls launch equal work.
+
+        Args:
+            batches: As there.
+            due: Whether policy and temperature move.
+        """
+        config = self.config
         batches = tuple(batch.to(self.device) for batch in batches)
         loss, error, q = accumulate(batches, self._critic_terms, self.critic_parameters)
         grad_norm = self.critic_parameters.clip_grad(config.max_grad_norm)
+        lr = self.learning_rate.next()
         self.critic_optimizer.step(lr)
 
-        self.updates += 1
-        if self.updates % config.policy_delay == 0:
+        if due:
             self._update_policy(batches, lr)
         self.target_critic_parameters.step_towards(self.critic_parameters, config.tau)
 
@@ -256,7 +279,7 @@ class SAC:
             "q_mean": q.mean(),
             "grad_norm": grad_norm,
             "temperature": self.temperature.forward().detach(),
-            **self._of_policy,
+            **{name: value.clone() for name, value in self._of_policy.items()},
         }
         return UpdateResult(td_error=error, metrics=metrics)
 
@@ -274,18 +297,19 @@ class SAC:
         loss = critics_loss(delta, batch.weights, config.loss)
         return loss, row_error(delta.detach(), config.row_error), q.detach().mean(0)
 
-    def _update_policy(self, batches: Sequence[Batch], lr: float) -> None:
+    def _update_policy(self, batches: Sequence[Batch], lr: float | Tensor) -> None:
         parameters = self.actor_parameters
         loss, log_prob, weights = accumulate(batches, self._policy_terms, parameters)
         if self.config.max_grad_norm is not None:
             self.actor_parameters.clip_grad(self.config.max_grad_norm)
         self.actor_optimizer.step(lr)
-        self._of_policy = {"actor_loss": loss, "entropy": -log_prob.mean()}
+        self._of_policy["actor_loss"].copy_(loss)
+        self._of_policy["entropy"].copy_(log_prob.mean()).neg_()
         if self.config.tune_temperature:
             self._update_temperature(log_prob, weights, lr)
 
     @torch.no_grad()
-    def _update_temperature(self, log_prob: Tensor, weights: Tensor, lr: float) -> None:
+    def _update_temperature(self, log_prob: Tensor, weights: Tensor, lr: float | Tensor) -> None:
         # alpha = exp(log alpha), and the loss is a multiple of alpha: it is its own derivative
         loss = temperature_loss(self.temperature(), log_prob, self.target_entropy, weights)
         self.temperature_parameters.grad[:1] = loss
@@ -341,7 +365,9 @@ class SAC:
         for name in ("actor_optimizer", "critic_optimizer", "temperature_optimizer"):
             getattr(self, name).load_state_dict(state[name])
         self.updates = state["updates"]
+        self.learning_rate.set(self.updates)
         self.rng.bit_generator.state = state["rng"]
         self.noise.load_state_dict(state["noise"])
         self.subsets.load_state_dict(state["subsets"])
-        self._of_policy = {name: v.to(self.device) for name, v in state["of_policy"].items()}
+        for name, value in self._of_policy.items():
+            value.copy_(state["of_policy"][name])

@@ -35,6 +35,7 @@ from relive.losses.twin import (
 from relive.nn.actor_critic import Critics, DeterministicPolicy
 from relive.nn.adam import Adam
 from relive.nn.flat import FlatParameters
+from relive.nn.learning_rate import LearningRate
 from relive.nn.streams import RandomStream
 from relive.schedules import Linear
 
@@ -151,8 +152,9 @@ class TD3:
         self.target_critic_parameters = FlatParameters(self.target_critics)
         self.actor_optimizer = Adam(self.actor_parameters)
         self.critic_optimizer = Adam(self.critic_parameters)
-        lr_end = self.config.lr if self.config.lr_end is None else self.config.lr_end
-        self.learning_rate = Linear(self.config.lr, lr_end, max(1, planned_updates))
+        self.learning_rate = LearningRate(
+            self.config.lr, self.config.lr_end, planned_updates, self.device
+        )
         self.updates = 0
         self._actor_loss = torch.zeros((), device=self.device)  # of the last step of the policy
 
@@ -160,6 +162,11 @@ class TD3:
     def policy(self) -> DeterministicPolicy:
         """The network that acts."""
         return self.actor
+
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """What draws on the device."""
+        return [self.target_noise.generator]
 
     # -- act
 
@@ -204,14 +211,29 @@ class TD3:
         Returns:
             An error of every row, from before the step, and metrics.
         """
-        config, lr = self.config, self.learning_rate(self.updates)
+        result = self.learn(batches, self.due(self.updates + 1))
+        self.updates += 1
+        return result
+
+    def due(self, update: int) -> bool:
+        """Whether policy and targets move at an update; the first is 1."""
+        return update % self.config.policy_delay == 0
+
+    def learn(self, batches: Sequence[Batch], due: bool) -> UpdateResult:
+        """What `update` does on the device: equal calls launch equal work.
+
+        Args:
+            batches: As there.
+            due: Whether policy and targets move.
+        """
+        config = self.config
         batches = tuple(batch.to(self.device) for batch in batches)
         loss, error, q = accumulate(batches, self._critic_terms, self.critic_parameters)
         grad_norm = self.critic_parameters.clip_grad(config.max_grad_norm)
+        lr = self.learning_rate.next()
         self.critic_optimizer.step(lr)
 
-        self.updates += 1
-        if self.updates % config.policy_delay == 0:
+        if due:
             self._update_policy(batches, lr)
             self.target_actor_parameters.step_towards(self.actor_parameters, config.tau)
             self.target_critic_parameters.step_towards(self.critic_parameters, config.tau)
@@ -221,7 +243,7 @@ class TD3:
             "td_error": error.mean(),
             "q_mean": q.mean(),
             "grad_norm": grad_norm,
-            "actor_loss": self._actor_loss,
+            "actor_loss": self._actor_loss.clone(),
         }
         return UpdateResult(td_error=error, metrics=metrics)
 
@@ -239,12 +261,12 @@ class TD3:
         loss = critics_loss(delta, batch.weights, config.loss)
         return loss, row_error(delta.detach(), config.row_error), q.detach().mean(0)
 
-    def _update_policy(self, batches: Sequence[Batch], lr: float) -> None:
+    def _update_policy(self, batches: Sequence[Batch], lr: float | Tensor) -> None:
         (loss,) = accumulate(batches, self._policy_terms, self.actor_parameters)
         if self.config.max_grad_norm is not None:
             self.actor_parameters.clip_grad(self.config.max_grad_norm)
         self.actor_optimizer.step(lr)
-        self._actor_loss = loss
+        self._actor_loss.copy_(loss)
 
     def _policy_terms(self, batch: Batch) -> tuple[Tensor]:
         """The loss `[]`."""
@@ -275,6 +297,7 @@ class TD3:
         self.actor_optimizer.load_state_dict(state["actor_optimizer"])
         self.critic_optimizer.load_state_dict(state["critic_optimizer"])
         self.updates = state["updates"]
+        self.learning_rate.set(self.updates)
         self.rng.bit_generator.state = state["rng"]
         self.target_noise.load_state_dict(state["target_noise"])
-        self._actor_loss = state["actor_loss"].to(self.device)
+        self._actor_loss.copy_(state["actor_loss"])

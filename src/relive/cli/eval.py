@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import statistics
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from relive.agents.kinds import algorithm_of
 from relive.cli.options import RunPath, parse
 from relive.envs import make_env
-from relive.errors import ConfigError, InputError, ReliveError
+from relive.errors import ConfigError, InputError
 from relive.fields import fields_of
 from relive.report.read import CONFIG, read_config
-from relive.training import REFERENCES, evaluate, evaluation_seeds, load_policy
-from relive.training.algorithms import actions_of, algorithm_of
+from relive.training import REFERENCES, Video, evaluate, evaluation_seeds, load_policy
+from relive.training.algorithms import actions_of
 from relive.training.config import MOST_THREADS
 from relive.training.runtime import cpu_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from relive.agents.agent import Agent
 
@@ -34,6 +35,8 @@ class EvalOptions:
     """How many."""
     stream: int = 0
     """Another number gives episodes with other seeds; 0 are those after training."""
+    video: Path | None = None
+    """Film the episodes, one after the other: a new .mp4 file. Needs no display."""
     threads: int = 1
     """Threads of PyTorch."""
 
@@ -51,13 +54,17 @@ def run(words: Sequence[str]) -> int:
     options = parse(EvalOptions, words, command="relive eval")
     env = env_of(options.run)
     agent = policy_of(options.run, env)
-    with cpu_settings(options.threads):
-        returns = evaluate(agent, env, evaluation_seeds(options.episodes, options.stream))
+    seeds = evaluation_seeds(options.episodes, options.stream)
+    video = None if options.video is None else Video(options.video)
+    with cpu_settings(options.threads), video or nullcontext():
+        returns = evaluate(agent, env, seeds, film=video and video.take)
     print("returns   ", "  ".join(f"{value:g}" for value in returns))
     print(f"mean       {statistics.fmean(returns):.1f} ± {statistics.pstdev(returns):.1f}")
     print(f"range      {min(returns):g} to {max(returns):g}")
     if env in REFERENCES:
         print(f"reference  {REFERENCES[env]:g}")
+    if video is not None:
+        print(f"video      {video.path}")
     return 0
 
 
@@ -80,13 +87,7 @@ def policy_of(path: Path, env_id: str) -> Agent:
         InputError: There is no policy, it cannot be read, or it is one for something else.
         ConfigError: There is no such environment.
     """
-    try:
-        agent = load_policy(path)
-    except ReliveError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        what = " ".join(str(error).split())[:200]
-        raise InputError(f"the policy in {path} cannot be read: {what}") from None
+    agent = load_policy(path)
     with closing(make_env(env_id)) as env:
         obs, actions = fields_of(env)["obs"], actions_of(env, algorithm_of(agent.config))
     if (agent.obs, agent.actions) != (obs, actions):

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 COMMANDS = {
     "train": "train an agent, evaluate it, write a run directory with a report",
     "eval": "play greedy episodes with the agent of a run",
+    "record": "play episodes of a policy and write them as a dataset to train from",
+    "export": "write the policy of a run as a file that PyTorch alone can run",
     "watch": "look on while another process trains",
     "report": "write a page about a run, or one that compares several",
     "bench": "measure the buffer beside other libraries",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 from contextlib import redirect_stderr
@@ -100,14 +101,15 @@ def stray(left: Sequence[str], settings: type, default: object = None) -> str:
 
 def missing_options(settings: type, words: Sequence[str], default: object = None) -> Iterator[str]:
     """The options that must be given and are not; those that take a word."""
-    hints, given = get_type_hints(settings), {word.partition("=")[0] for word in words}
+    hints = get_type_hints(settings, include_extras=True)  # words in a place of their own are none
+    given = {word.partition("=")[0] for word in words}
     for field in fields(settings):
         option = f"--{field.name.replace('_', '-')}"
         if default is None:
             needed = field.default is NO_DEFAULT and field.default_factory is NO_DEFAULT
         else:
             needed = getattr(default, field.name) is MISSING
-        if needed and hints[field.name] is str and option not in given:
+        if needed and hints[field.name] in (str, Path) and option not in given:
             yield option
 
 
@@ -121,8 +123,12 @@ def is_missing(option: str) -> str:
 
 
 def console() -> Console:
-    """Where a command prints its tables: colours in a terminal, plain text in a file."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 80)
+    """Where a command prints its tables: colours in a terminal, plain text in a file.
+
+    A file or a pipe is as wide as COLUMNS says, or 80.
+    """
+    told = os.environ.get("COLUMNS", "").isdecimal()
+    return Console(highlight=False, width=None if told or sys.stdout.isatty() else 80)
 
 
 def value_of(option: str, words: Sequence[str]) -> str | None:

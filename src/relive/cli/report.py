@@ -30,7 +30,7 @@ class ReportOptions:
     runs: RunPaths
     """Run directories, as `relive train` printed them."""
     out: Path | None = None
-    """The file; else report.html in the run directory, or comparison.html beside several."""
+    """File or folder; else report.html in the run directory, or comparison.html beside several."""
 
 
 def run(words: Sequence[str]) -> int:

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from relive.cli.closest import unknown
 from relive.cli.main import INTERRUPTED
@@ -16,9 +18,11 @@ from relive.envs import make_env
 from relive.errors import ConfigError, MissingExtraError, ReliveError
 from relive.training import TensorBoard, TrainConfig, preset, resume
 from relive.training import run as run_training
-from relive.training.algorithms import Algorithm, actions_of
+from relive.training.algorithms import actions_of
 from relive.training.checkpoint import require_same
+from relive.training.config import SETTINGS_OF_SAMPLER, SETTINGS_OF_WINDOW
 from relive.training.console import Console
+from relive.training.presets import RECIPES, Recipe
 from relive.training.records import RunResumed, RunStarted
 from relive.training.run import run_settings, with_run_directory
 from relive.warmup import warm_up
@@ -30,16 +34,15 @@ if TYPE_CHECKING:
     from relive.training.records import Record
     from relive.training.sinks import Sink
 
-ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 HELP = f"""usage: relive train ALGORITHM --env ENV [options]
        relive train --resume RUN
 
 Train an agent, evaluate it, write a run directory with a report; or go on with a run that was
 stopped or killed, from its last save.
 
-algorithms: {", ".join(ALGORITHMS)}
+algorithms: {", ".join(RECIPES)}
 
-`relive train {ALGORITHMS[0]} --env CartPole-v1 --help` lists the options, with the values that the
+`relive train {RECIPES[0]} --env CartPole-v1 --help` lists the options, with the values that the
 environment's preset gives them.
 """
 RESUME = "--resume"
@@ -89,10 +92,11 @@ def go_on(out: Path, words: Sequence[str]) -> RunResult:
     saved = run_settings(out)
     others = without(RESUME, words)
     if others and not others[0].startswith("-"):
-        if others[0] != saved.algorithm:
+        if preset(_recipe(others[0]), saved.env).algorithm != saved.algorithm:
             raise ConfigError(f"the run in {out} trains {saved.algorithm}, given {others[0]}")
         others = others[1:]
-    given = parse(TrainConfig, others, command=f"relive train {RESUME} {out}", default=saved)
+    command = f"relive train {RESUME} {shlex.quote(str(out))}"
+    given = parse(TrainConfig, others, command=command, default=saved)
     require_same(saved, given)
     kernels()
     return resume(out, [TensorBoardLater(out / TENSORBOARD), Console()], config=given)
@@ -112,18 +116,27 @@ def settings(words: Sequence[str]) -> TrainConfig:
     """
     given = words[0] if words and not words[0].startswith("-") else None
     if given is None:
-        raise ConfigError(f"name an algorithm: relive train {ALGORITHMS[0]} --env CartPole-v1")
-    algorithm = next((name for name in ALGORITHMS if name == given), None)
-    if algorithm is None:
-        raise ConfigError(unknown("algorithm", given, ALGORITHMS))
-    default = preset(algorithm, value_of("--env", words) or MISSING)
+        raise ConfigError(f"name an algorithm: relive train {RECIPES[0]} --env CartPole-v1")
+    recipe = _recipe(given)
+    default = preset(recipe, value_of("--env", words) or MISSING)
+    sampler, window = (value_of(f"--replay.{choice}", words) for choice in ("sampler", "window"))
+    if sampler in SETTINGS_OF_SAMPLER or window in SETTINGS_OF_WINDOW:
+        # what the preset says of its own sampler means nothing to another
+        default = replace(default, replay=default.replay.drawing(sampler, window))
     return parse(
         TrainConfig,
         words[1:],
-        command=f"relive train {algorithm}",
-        about=f"Train {algorithm.upper()}. The defaults are those of the environment's preset.",
+        command=f"relive train {recipe}",
+        about=f"Train {recipe.upper()}. The defaults are those of the environment's preset.",
         default=default,
     )
+
+
+def _recipe(word: str) -> Recipe:
+    recipe = next((name for name in RECIPES if name == word), None)
+    if recipe is None:
+        raise ConfigError(unknown("algorithm", word, RECIPES, most=len(RECIPES)))
+    return recipe
 
 
 class TensorBoardLater:
@@ -136,6 +149,7 @@ class TensorBoardLater:
     def record(self, record: Record) -> None:
         """Passes the record on."""
         if isinstance(record, RunStarted | RunResumed):
+            self.close()  # of a run that goes on on another device
             resumed_at = record.step + 1 if isinstance(record, RunResumed) else None
             try:
                 self._sink = TensorBoard(self._folder, resumed_at)

@@ -13,7 +13,15 @@ from relive.numbers import duration, number, short
 from relive.references import REFERENCES
 from relive.report.series import moving_average, thinned
 from relive.terminal.drawing import Canvas, sparkline
-from relive.terminal.pieces import ending, evaluation, fixed, headline, last_returns, progress
+from relive.terminal.pieces import (
+    ending,
+    evaluation,
+    failing,
+    fixed,
+    headline,
+    last_returns,
+    progress,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,19 +33,22 @@ if TYPE_CHECKING:
 
 WIDEST = 110
 ROWS = (4, 10)  # of the learning curve: least, most
-OTHER_ROWS = 17  # of all that is not the curve
+OTHER_ROWS = 13  # of all that is neither the curve nor a sparkline
 SPARKS = (  # name, key, format, logarithmic
     ("loss", "loss", ".4g", True),
     ("TD error", "td_error", ".4g", True),
     ("mean Q", "q_mean", ".4g", False),
     ("grad norm", "grad_norm", ".4g", True),
+    ("policy loss", "actor_loss", ".4g", False),
+    ("temperature", "temperature", ".4g", True),
+    ("entropy", "entropy", ".2f", False),
     ("epsilon", "epsilon", ".2f", False),
     ("beta", "beta", ".2f", False),
     ("buffer", "fill", ".0%", False),
     ("steps/s", "steps_per_second", ",.0f", False),
 )
 SPARK_WIDTHS = (6, 36)  # least, most
-SPARK_WORDS = 26  # columns of name, value and space beside a sparkline
+SPARK_WORDS = 28  # columns of name, value and space beside a sparkline
 BESIDE = 76  # columns from which two of them stand side by side
 
 
@@ -98,14 +109,16 @@ def view(
     if total:
         running = standing.ended is None
         parts.append(progress(standing.step, total, standing.speed, width=width, running=running))
-    room = ROWS[1] if height is None else min(max(height - OTHER_ROWS, ROWS[0]), ROWS[1])
+    columns = 2 if width >= BESIDE else 1
+    size = min(max(width // columns - SPARK_WORDS, SPARK_WIDTHS[0]), SPARK_WIDTHS[1])
+    sparks = list(_sparks(standing, size, ascii_only=ascii_only))
+    others = OTHER_ROWS + -(-len(sparks) // columns)
+    room = ROWS[1] if height is None else min(max(height - others, ROWS[0]), ROWS[1])
     if standing.episodes:
         parts += ["", *_curve(standing, width, room, ascii_only=ascii_only)]
         returns = Text(last_returns(standing.last_returns, max(3, (width - 14) // 7)))
         parts += [Text.assemble(("last returns  ", "dim"), returns, no_wrap=True)]
-    columns = 2 if width >= BESIDE else 1
-    size = min(max(width // columns - SPARK_WORDS, SPARK_WIDTHS[0]), SPARK_WIDTHS[1])
-    if sparks := list(_sparks(standing, size, ascii_only=ascii_only)):
+    if sparks:
         parts += ["", _side_by_side(sparks, columns)]
     parts += list(_results(standing))
     return Group(*parts)
@@ -188,7 +201,10 @@ def _side_by_side(sparks: list[tuple[str, str, str]], columns: int) -> Table:
 
 
 def _results(standing: Standing) -> Iterator[RenderableType]:
-    """Evaluations beside the reference, what the buffer counted, and the end."""
+    """Failures of GPUs, evaluations, what the buffer counted, and the end."""
+    for failed in standing.failures:
+        said = failing(failed["part"], failed["reason"], failed["outcome"])
+        yield Text.from_markup(f"step {failed['step']:,}: {said}")
     if standing.evaluations:
         one = standing.evaluations[-1]
         found = one["returns"], one["mean"], one["std"], one.get("reference")

@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from relive.errors import ConfigError, MissingExtraError
+from relive.errors import ConfigError, MissingExtraError, UnsupportedError
 
 if TYPE_CHECKING:
     from gymnasium import Env
     from gymnasium.vector import SyncVectorEnv
     from numpy.typing import NDArray
 
+PLUGINS = {"MinAtar/": ("minatar.gym", "minatar"), "ALE/": ("ale_py", "ale-py")}
+"""Environments that Gymnasium hears of by `register_envs` of a module, in a package."""
 
-def make_env(env_id: str) -> Env[Any, Any]:
+
+PICTURES = "rgb_array"  # Gymnasium's word for rendering without a window
+
+
+def make_env(env_id: str, *, pictures: bool = False) -> Env[Any, Any]:
     """One environment, for evaluation and for looking at its spaces.
+
+    Those of MinAtar and ALE are found without an import.
+
+    Args:
+        env_id: As for `gymnasium.make`.
+        pictures: Let its `render` give pictures, RGB `[H, W, 3]`.
 
     Raises:
         ConfigError: There is no such environment, or a package it needs is missing.
+        UnsupportedError: It gives no pictures.
         MissingExtraError: Gymnasium is not installed.
     """
+    if pictures:
+        _require_pictures(env_id)
     gymnasium = _gymnasium()
     module, colon, _ = env_id.partition(":")  # "module:id" imports the module first
     if colon and not all(name.isidentifier() for name in module.split(".")):
         raise ConfigError(f"there is no environment {env_id!r}; {module!r} is no module")
+    _register_plugin(env_id)
+    how = {"render_mode": PICTURES} if pictures else {}
     try:
-        env: Env[Any, Any] = gymnasium.make(env_id)
+        env: Env[Any, Any] = gymnasium.make(env_id, **how)
     except (gymnasium.error.Error, ImportError) as error:
         raise ConfigError(_what_is_wrong(env_id, error)) from None
     return env
@@ -95,12 +113,37 @@ def action_bounds(env: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     return space.low, space.high
 
 
+def _require_pictures(env_id: str) -> None:
+    env = make_env(env_id)
+    modes = env.metadata.get("render_modes") or ["none"]
+    env.close()
+    if PICTURES not in modes:
+        raise UnsupportedError(
+            f"{env_id} gives no pictures: its render modes are {', '.join(map(str, modes))}, "
+            f"expected {PICTURES} among them"
+        )
+
+
 def _gymnasium() -> Any:
     try:
         import gymnasium
     except ImportError:
         raise MissingExtraError("gymnasium", extra="gym") from None
     return gymnasium
+
+
+def _register_plugin(env_id: str) -> None:
+    """Makes the environments of a package known, once, if `env_id` is one of them."""
+    from gymnasium import registry
+
+    for prefix, (module, package) in PLUGINS.items():
+        if env_id.startswith(prefix) and not any(name.startswith(prefix) for name in registry):
+            try:
+                plugin: Any = importlib.import_module(module)
+            except ImportError:
+                raise ConfigError(f"{env_id} needs a package: pip install {package}") from None
+            if hasattr(plugin, "register_envs"):  # others register when they are imported
+                plugin.register_envs()
 
 
 def _what_is_wrong(env_id: str, error: Exception) -> str:

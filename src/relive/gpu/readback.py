@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,8 +21,10 @@ class Readback:
         readback.ask(words)      queues a copy
         readback.latest()        what has arrived by now
 
-    What it gives out is never written to again. A tensor that is on the CPU has arrived at once.
-    For one thread at a time.
+    Copies go through a ring of pinned memory on a stream of their own, behind what the current one
+    has been given so far: what that is given next does not wait for them. What it gives out is
+    never written to again. A tensor that is on the CPU has arrived at once. For one thread at a
+    time.
 
     Args:
         first: a tensor of the shape and dtype of those that will be asked for, which has arrived
@@ -35,9 +38,10 @@ class Readback:
         self._idle: list[Slot] = []
         self._asked: deque[Slot] = deque()  # in the order in which they were asked for
         self._newest = first.detach().to("cpu", copy=True)
+        self._side: Any = None  # the stream of the copies
 
     def ask(self, tensor: Tensor) -> bool:
-        """Queue a copy of `tensor` on the current stream, as it will be there; never waits.
+        """Queue a copy of `tensor`, as the current stream has it then; never waits.
 
         Returns:
             False if the question was dropped, because `most` copies are under way.
@@ -55,8 +59,14 @@ class Readback:
         if len(self._asked) == self._most:
             return False
         slot = self._idle.pop() if self._idle else self._new_slot()
-        self._typed(slot).copy_(tensor.detach(), non_blocking=True)
-        slot.used_by(torch.cuda.current_stream(tensor.device))
+        if self._side is None:
+            self._side = torch.cuda.Stream(tensor.device)  # type: ignore[no-untyped-call]
+        moment = tensor.detach().clone()  # the current stream goes on, and may change it
+        self._side.wait_stream(torch.cuda.current_stream(tensor.device))
+        with torch.cuda.stream(self._side):
+            self._typed(slot).copy_(moment, non_blocking=True)
+        moment.record_stream(self._side)  # its memory is used again when that is done
+        slot.used_by(self._side)
         self._asked.append(slot)
         return True
 

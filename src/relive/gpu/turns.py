@@ -21,17 +21,21 @@ class Turns:
     Args:
         lock: held during each call.
         device: of the buffer.
+
+    Attributes:
+        was_captured: whether any call was taken down for a CUDA graph.
     """
 
     def __init__(self, lock: Any, device: torch.device) -> None:
-        self._lock, self._device = lock, device
+        self.lock, self._device = lock, device
+        self.was_captured = False
         self._depth = 0
         self._stream: Any = None  # of the last call
         self._last: Any = None  # an event behind it, once there have been several streams
         self._guard = ExitStack()
 
     def __enter__(self) -> None:
-        self._lock.acquire()
+        self.lock.acquire()
         self._depth += 1
         if self._depth == 1:
             try:
@@ -39,7 +43,7 @@ class Turns:
             except BaseException:
                 self._guard.close()
                 self._depth -= 1
-                self._lock.release()
+                self.lock.release()
                 raise
 
     def __exit__(self, *_: object) -> None:
@@ -48,7 +52,7 @@ class Turns:
                 self._end()
         finally:
             self._depth -= 1
-            self._lock.release()
+            self.lock.release()
 
     def _begin(self) -> None:
         if torch.cuda.current_device() != self._device.index:
@@ -67,5 +71,7 @@ class Turns:
                 self._stream = torch.cuda.current_stream(self._device)
                 if self._last is not None:
                     self._last.record(self._stream)
+            else:
+                self.was_captured = True
         finally:
             self._guard.close()

@@ -9,7 +9,7 @@ from relive.nn.ensemble import EnsembleMLP
 from relive.nn.flat import FlatParameters
 from relive.nn.heads import CategoricalHead, DuelingHead, QHead
 from relive.nn.mlp import MLP, linear
-from relive.nn.noisy import NoisyLinear, draw_noise, noisy
+from relive.nn.noisy import NetworkNoise, NoisyLinear, noisy
 from relive.nn.streams import RandomStream
 
 __all__ = [
@@ -27,11 +27,11 @@ __all__ = [
     "FlatParameters",
     "GaussianPolicy",
     "MLP",
+    "NetworkNoise",
     "NoisyLinear",
     "QHead",
     "RandomStream",
     "Temperature",
-    "draw_noise",
     "encoder_for",
     "linear",
     "noisy",

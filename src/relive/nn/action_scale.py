@@ -56,7 +56,7 @@ class ActionScale:
         self.low, self.high = lows, highs
         self.shape, self.size = lows.shape, lows.size
         bounds = torch.from_numpy(np.stack([lows, highs])).to(device)
-        self._low, self._high = bounds.flatten(1)
+        self._low, self._high = (bound.clone() for bound in bounds.flatten(1))
         self._middle, self._half = (self._low + self._high) / 2, (self._high - self._low) / 2
 
     def __eq__(self, other: object) -> bool:
@@ -87,7 +87,7 @@ class ActionScale:
         Never outside of the box, which rounding could leave by the last bit.
         """
         scaled = torch.addcmul(self._middle, self._half, action)
-        return scaled.clamp(self._low, self._high).view(len(action), *self.shape)
+        return scaled.clamp(self._low, self._high).view(action.shape[0], *self.shape)
 
     def array_from_unit(self, action: NDArray[Any]) -> NDArray[np.float32]:
         """As `from_unit`, from an array to one; whatever device tensors are scaled on."""

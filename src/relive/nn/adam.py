@@ -50,8 +50,8 @@ class Adam:
         for name, tensor in self.state_dict().items():
             tensor.copy_(state[name])
 
-    def step(self, lr: float) -> None:
-        """Makes one step of size `lr`; waits for nothing."""
+    def step(self, lr: float | torch.Tensor) -> None:
+        """Makes one step of size `lr`, a number or float `[]` on the device; waits for nothing."""
         self.steps += 1
         torch._fused_adam_(
             [self._vector],

@@ -64,7 +64,7 @@ class FlatEncoder(nn.Module):
     def forward(self, obs: Tensor) -> Tensor:
         """Features `[B, out_features]`; no copy where `obs` is a float matrix already."""
         obs = obs.float()
-        return obs if obs.ndim == 2 else obs.reshape(len(obs), -1)
+        return obs if obs.ndim == 2 else obs.reshape(obs.shape[0], -1)
 
 
 class DictEncoder(nn.Module):

@@ -21,8 +21,7 @@ class NoisyLinear(nn.Module):
         e_w = f(e_out) f(e_in)^T    e_b = f(e_out)    f(e) = sign(e) sqrt(|e|)
 
     The factorised noise of Fortunato et al. 2018, eq. 9 to 11: F + G normal draws instead of F * G.
-    The noise is 0, so that the means act, until `draw` is called; it stays as it is until the next
-    call.
+    The noise is 0, so that the means act, until `NetworkNoise` draws another.
 
     Args:
         in_features: Width of the input, F.
@@ -31,13 +30,14 @@ class NoisyLinear(nn.Module):
         sigma: First deviations, times sqrt(F).
     """
 
-    noise_in: Tensor
-    noise_out: Tensor
+    noise_in: Tensor  # f(e_in)
+    noise_out: Tensor  # f(e_out)
 
     def __init__(
         self, in_features: int, out_features: int, generator: torch.Generator, sigma: float = 0.5
     ) -> None:
         super().__init__()
+        self.in_features, self.out_features = in_features, out_features
         bound = 1.0 / math.sqrt(in_features)
         shape = out_features, in_features
         means = (
@@ -49,15 +49,6 @@ class NoisyLinear(nn.Module):
         self.bias_sigma = nn.Parameter(torch.full(shape[:1], sigma * bound))
         self.register_buffer("noise_in", torch.zeros(in_features), persistent=False)
         self.register_buffer("noise_out", torch.zeros(out_features), persistent=False)
-
-    def draw(self, stream: RandomStream | None) -> None:
-        """Takes new noise from `stream`, on the device of the module; None: noise of 0."""
-        for noise in (self.noise_in, self.noise_out):
-            if stream is None:
-                noise.zero_()
-            else:
-                normal = stream.normal(len(noise))
-                noise.copy_(normal.sign() * normal.abs().sqrt_())
 
     def forward(self, x: Tensor) -> Tensor:
         """`[B, out_features]` of `x` `[B, in_features]`."""
@@ -76,8 +67,38 @@ def noisy(sigma: float) -> Layer:
     return layer
 
 
-def draw_noise(module: nn.Module, stream: RandomStream | None) -> None:
-    """New noise for every noisy layer of `module`, in place; None: noise of 0."""
-    for layer in module.modules():
+class NetworkNoise:
+    """The noise of all noisy layers of a network, in one vector: drawn by a handful of kernels.
+
+    The layers keep views of it. Build it once the network is on its device; `network.to(...)` would
+    cut the views off.
+
+    Args:
+        network: Changed in place: the noise of its layers becomes views, and 0.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        layers = [layer for layer in network.modules() if isinstance(layer, NoisyLinear)]
+        sizes = [size for layer in layers for size in (layer.in_features, layer.out_features)]
+        like = next(network.parameters())
+        self._vector = like.detach().new_zeros(sum(sizes))
+        views = iter(torch.split(self._vector, sizes))
+        for layer in layers:
+            layer.noise_in, layer.noise_out = next(views), next(views)
+
+    def draw(self, stream: RandomStream | None) -> None:
+        """Takes new noise from `stream`, on the device of the network; None: noise of 0."""
+        noise = self._vector
+        if stream is None or not len(noise):
+            noise.zero_()
+        else:
+            normal = stream.normal(len(noise))
+            torch.mul(normal.sign(), normal.abs_().sqrt_(), out=noise)
+
+
+def silence(network: nn.Module) -> None:
+    """Gives noisy layers a noise of 0 in memory of their own; a `NetworkNoise` loses its hold."""
+    for layer in network.modules():
         if isinstance(layer, NoisyLinear):
-            layer.draw(stream)
+            layer.noise_in = torch.zeros_like(layer.noise_in)
+            layer.noise_out = torch.zeros_like(layer.noise_out)

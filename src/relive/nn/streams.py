@@ -15,24 +15,27 @@ class RandomStream:
     Args:
         seed: 0 <= seed < 2^63.
         device: Where the numbers are made.
+
+    Attributes:
+        generator: What draws; a CUDA graph that draws from it has to know it.
     """
 
     def __init__(self, seed: int, device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)
-        self._generator = torch.Generator(self.device).manual_seed(seed)
+        self.generator = torch.Generator(self.device).manual_seed(seed)
 
     def normal(self, *shape: int) -> Tensor:
         """Draws of the standard normal, float32 `[*shape]`."""
-        return torch.randn(shape, generator=self._generator, device=self.device)
+        return torch.randn(shape, generator=self.generator, device=self.device)
 
     def choose(self, count: int, among: int) -> Tensor:
         """`count` different numbers of 0 ... among - 1, each subset as likely; int64 `[count]`."""
-        keys = torch.rand(among, generator=self._generator, device=self.device)
+        keys = torch.rand(among, generator=self.generator, device=self.device)
         return keys.topk(count).indices
 
     def state_dict(self) -> dict[str, Any]:
         """Where the stream is."""
-        return {"kind": self.device.type, "generator": self._generator.get_state()}
+        return {"kind": self.device.type, "generator": self.generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where `state_dict` was asked for.
@@ -42,7 +45,7 @@ class RandomStream:
         """
         saved: Tensor = state["generator"].cpu()
         if state["kind"] == self.device.type:
-            self._generator.set_state(saved)
+            self.generator.set_state(saved)
         else:
             digest = hashlib.sha256(saved.numpy().tobytes()).digest()
-            self._generator.manual_seed(int.from_bytes(digest[:7], "little"))
+            self.generator.manual_seed(int.from_bytes(digest[:7], "little"))

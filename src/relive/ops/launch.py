@@ -8,8 +8,11 @@ results have the bits of the CPU's.
 from __future__ import annotations
 
 import hashlib
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from relive.gpu.failures import LAUNCH_NOTE
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,15 +58,23 @@ def layout_digest() -> int:
 LAYOUT = layout_digest()
 
 
+class Started(threading.local):
+    """How many kernels this thread has started."""
+
+    count = 0
+
+
 class Launcher:
     """Starts kernels.
 
     Attributes:
         listeners: Are told of every launch.
+        started: Counts launches.
     """
 
     def __init__(self) -> None:
         self.listeners: list[Listener] = []
+        self.started = Started()
 
     def __call__(
         self,
@@ -82,7 +93,12 @@ class Launcher:
         """
         for listener in self.listeners:
             listener(kernel, grid, args, constants)
-        kernel[grid](*args, **constants, LAYOUT=LAYOUT, num_warps=warps, enable_fp_fusion=False)
+        try:
+            kernel[grid](*args, **constants, LAYOUT=LAYOUT, num_warps=warps, enable_fp_fusion=False)
+        except Exception as error:  # told apart by this from errors of all else
+            error.add_note(LAUNCH_NOTE + getattr(kernel, "__name__", "?"))
+            raise
+        self.started.count += 1
 
 
 launch = Launcher()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,8 +27,8 @@ def write_comparison(paths: Sequence[Path | str], out: Path | None = None) -> Pa
 
     Args:
         paths: Run directories, two or more; each once.
-        out: The file; None for `comparison.html` beside the runs where all are in one folder, else
-            in the current directory.
+        out: The file, or a folder for it; None for `comparison.html` beside the runs where
+            all are in one folder, else in the current directory.
 
     Returns:
         The file written.
@@ -44,15 +45,13 @@ def write_comparison(paths: Sequence[Path | str], out: Path | None = None) -> Pa
             raise InputError(f"{folder} is named twice; name each run once")
         known.add(folder.resolve())
     text = page([read_run(folder) for folder in folders])
-    target = default_target(folders) if out is None else out
-    write_page(target, text)
-    return target
+    return write_page(default_folder(folders) if out is None else out, COMPARISON, text)
 
 
-def default_target(folders: Sequence[Path]) -> Path:
+def default_folder(folders: Sequence[Path]) -> Path:
     """Where the page goes: beside the runs, if they are side by side."""
     parents = {folder.resolve().parent for folder in folders}
-    return folders[0].parent / COMPARISON if len(parents) == 1 else Path(COMPARISON)
+    return folders[0].parent if len(parents) == 1 else Path()
 
 
 def page(runs: Sequence[Run]) -> str:
@@ -92,5 +91,5 @@ def _tags(sections: Sequence[Section]) -> Iterator[str]:
 
 
 def _footer(runs: Sequence[Run]) -> str:
-    words = " ".join(escape(str(run.path)) for run in runs)
+    words = " ".join(escape(shlex.quote(str(run.path))) for run in runs)
     return f"<footer>Written by <code>relive report {words}</code>.</footer>"

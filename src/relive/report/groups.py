@@ -15,7 +15,10 @@ from relive.report.read import Run
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-SAME_RUN = frozenset({"seed", "out", "threads", "device", "log_every", "save_every", "save_buffer"})
+SAME_RUN = frozenset(
+    {"seed", "out", "threads", "device", "log_every", "save_every", "save_buffer"}
+    | {"replay.on_failure", "replay.device", "replay.rows_on"}
+)
 FIRST = ("algorithm", "replay.sampler", "replay.window")  # they tell groups apart best
 
 

@@ -36,11 +36,22 @@ def frame(title: str, body: str) -> str:
 """
 
 
-def write_page(target: Path, text: str) -> None:
-    """Writes a page in one step: a full disk must not cost the one that is there."""
+def write_page(out: Path, name: str, text: str) -> Path:
+    """Writes a page in one step: a full disk must not cost the one that is there.
+
+    Args:
+        out: The file, or a folder for it.
+        name: What it is called in a folder.
+        text: The page.
+
+    Returns:
+        The file.
+    """
+    target = out / name if out.is_dir() else out
     beside = target.with_name(target.name + ".part")
     beside.write_text(text, encoding="utf-8", errors="replace")
     beside.replace(target)
+    return target
 
 
 def row(cards: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ def write_report(path: Path | str, out: Path | None = None) -> Path:
 
     Args:
         path: The run directory.
-        out: The file; None for `report.html` in the run directory.
+        out: The file, or a folder for it; None for `report.html` in the run directory.
 
     Returns:
         The file written.
@@ -38,9 +39,7 @@ def write_report(path: Path | str, out: Path | None = None) -> Path:
         MissingExtraError: matplotlib is not installed (raised when this module is imported).
     """
     run = read_run(path)
-    target = run.path / REPORT if out is None else out
-    write_page(target, page(run))
-    return target
+    return write_page(run.path if out is None else out, REPORT, page(run))
 
 
 def page(run: Run) -> str:
@@ -73,12 +72,17 @@ def _header(run: Run) -> str:
     if not run.finished:
         state = "interrupted" if run.last("run_ended") else "not finished"
         tags.append(tag(f"{state} at step {number(run.steps)}", warn=True))
+    for failed in run.records.get("device_failed", []):
+        where = f"GPU failed at step {number(failed['step'])}"
+        words = f"{where}: {failed['part']} on the CPU; {failed['outcome']}"
+        tags.append(tag(words, warn=True))
     return f"<header><h1>{escape(heading)}</h1><p>{' '.join(tags)}</p></header>"
 
 
 def _footer(run: Run) -> str:
+    words = escape(shlex.quote(str(run.path)))
     torn = " The last line of metrics.jsonl was cut off and is left out." if run.torn_lines else ""
-    return f"<footer>Written by <code>relive report {escape(str(run.path))}</code>.{torn}</footer>"
+    return f"<footer>Written by <code>relive report {words}</code>.{torn}</footer>"
 
 
 def _tiles(run: Run) -> Iterator[str]:
@@ -123,8 +127,10 @@ def _training(run: Run) -> list[str]:
     for title, log, wanted in (
         ("Loss and TD error", True, {"loss": "loss", "td_error": "mean |TD error|"}),
         ("Exploration and correction", False, {"epsilon": "epsilon", "beta": "beta"}),
-        ("Action values", False, {"q_mean": "mean Q"}),
+        ("Action values", False, {"q_mean": "mean Q", "actor_loss": "policy loss"}),
         ("Gradient norm", True, {"grad_norm": "before clipping"}),
+        ("Temperature", True, {"temperature": "what a nat of entropy is worth"}),
+        ("Entropy", False, {"entropy": "of the policy, in nats"}),
     ):
         found = [(label, *run.series("training_progress", key)) for key, label in wanted.items()]
         series = [(label, x, y) for label, x, y in found if len(x) and (not log or y.max() > 0)]
@@ -148,11 +154,12 @@ def _replay(run: Run) -> list[str]:
         picture = plots.priorities(edges, counts[first:last], size)
         cards.append(card("Priorities", picture, PRIORITIES))
     for name, title, label, note, nothing in (
-        ("age", "Age of what was sampled", "rows written since then", AGE, "Not recorded."),
+        ("age", "Age of what was sampled", "rows written since then", AGE, "No draws."),
         ("reuse", "Reuse of rows", "times drawn", REUSE, "No row has been written."),
     ):
         bins = measured.get(f"{name}_counts") or []
-        body = plots.doublings(name, bins, label, size) if sum(bins) else empty(nothing)
+        words = nothing if bins else "Not recorded."
+        body = plots.doublings(name, bins, label, size) if sum(bins) else empty(words)
         cards.append(card(title, body, note))
     return cards
 

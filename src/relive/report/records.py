@@ -84,10 +84,15 @@ SETTINGS = {
     "replay": OBJECT,
     "agent": OBJECT,
 }
-PROGRESS = ("loss", "td_error", "q_mean", "grad_norm", "epsilon", "beta", "fill")
+PROGRESS = (
+    *("loss", "td_error", "q_mean", "grad_norm", "actor_loss", "temperature", "entropy"),
+    *("epsilon", "beta", "fill"),
+)
 RECORDS: dict[str, dict[str, Kind]] = {
-    "run_started": {"config": OBJECT, "versions": VERSIONS},
+    "run_started": {"config": OBJECT, "versions": VERSIONS, "chosen": VERSIONS},
     "run_resumed": {"config": OBJECT, "versions": VERSIONS, "episodes": WHOLE, "changed": OBJECT},
+    "demonstrations_loaded": {"episodes": WHOLE, "rows": WHOLE, "mean_return": NUMBER},
+    "device_failed": {"part": TEXT, "reason": TEXT, "outcome": TEXT},
     "episode_ended": {"episode_return": NUMBER, "length": WHOLE},
     "training_progress": {
         **dict.fromkeys((*PROGRESS, "seconds", "steps_per_second"), NUMBER),
@@ -103,7 +108,10 @@ RECORDS: dict[str, dict[str, Kind]] = {
     },
     "run_ended": {"updates": WHOLE, "seconds": NUMBER, "interrupted": FLAG},
 }
-REQUIRED = {"evaluated": ("returns", "mean", "std")}
+REQUIRED = {
+    "evaluated": ("returns", "mean", "std"),
+    "device_failed": ("part", "reason", "outcome"),
+}
 
 
 def parse(text: str) -> Any:

@@ -31,6 +31,11 @@ TRAINING = (  # title, key, logarithmic
     ("Action values (mean Q)", "q_mean", False),
     ("Gradient norm", "grad_norm", True),
 )
+POLICY = (
+    ("Policy loss", "actor_loss", False),
+    ("Temperature", "temperature", True),
+    ("Entropy of the policy", "entropy", False),
+)
 
 
 class Section:
@@ -61,7 +66,8 @@ class Section:
             self._legend(),
             row(self._learning()),
             row(self._results()),
-            row(self._training()),
+            row(self._numbers(TRAINING)),
+            row(self._numbers(POLICY)),
             row(self._buffers()),
             row(counters_of(self.groups, self._headings)),
             row(settings_of_groups(self.groups, self._headings)),
@@ -138,19 +144,22 @@ class Section:
         headings = ("mean", "95 % interval", "steps/s")
         return [*cards, card("Results and speed", grid(headings, rows), "means over seeds")]
 
-    def _training(self) -> list[str]:
+    def _numbers(self, wanted: Sequence[tuple[str, str, bool]]) -> list[str]:
         """What the training loop measured; a number that was never there has no picture."""
-        cards = []
-        for title, key, log in TRAINING:
+        found = []
+        for title, key, log in wanted:
             curves = []
             for index, group in enumerate(self.groups):
                 curve = mean_curve([run.series("training_progress", key) for run in group.runs])
                 if curve is not None and (not log or curve.mean.max() > 0):
                     curves.append((index, curve))
             if curves:
-                picture = overlays.curves(f"{self.name}_{key}", curves, log=log)
-                cards.append(card(title, picture))
-        return cards
+                found.append((title, key, curves, log))
+        size = {1: PAGE, 3: THIRD_OF_PAGE}.get(len(found), HALF_OF_PAGE)
+        return [
+            card(title, overlays.curves(f"{self.name}_{key}", curves, size=size, log=log))
+            for title, key, curves, log in found
+        ]
 
     def _buffers(self) -> list[str]:
         """What the buffers held and what was drawn from them, with one axis for all."""

@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from relive.report.read import seconds_of
+from relive.report.records import PROGRESS
 from relive.report.series import Trace, moving_window
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from relive.report.records import Record
 
 LAST = 20  # episodes whose returns are kept one by one
-NUMBERS = ("loss", "td_error", "q_mean", "grad_norm", "epsilon", "beta", "fill", "steps_per_second")
+NUMBERS = (*PROGRESS, "steps_per_second")
 
 
 class Standing:
@@ -28,6 +29,7 @@ class Standing:
         traces: Each number of the progress records over steps.
         progress: The newest record of progress.
         evaluations: Those so far, the last few.
+        failures: Of GPUs, those so far, the last few.
         ended: The last record, once the run has ended.
         measured: What is in the buffer, once it was measured.
         seconds: How long it took so far.
@@ -44,6 +46,7 @@ class Standing:
         self.traces = {name: Trace(256) for name in NUMBERS}
         self.progress: Record | None = None
         self.evaluations: deque[Record] = deque(maxlen=64)
+        self.failures: deque[Record] = deque(maxlen=8)
         self.ended: Record | None = None
         self.measured: Record | None = None
         self.log_seconds = 0.0
@@ -88,6 +91,8 @@ class Standing:
                         trace.add(self.step, record[name])
             case "evaluated":
                 self.evaluations.append(record)
+            case "device_failed":
+                self.failures.append(record)
             case "replay_measured":
                 self.measured = record
             case "run_ended":

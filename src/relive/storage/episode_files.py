@@ -70,8 +70,15 @@ def none_there(folder: Path) -> InputError:
 
 
 def size(folder: Path) -> int:
-    """Bytes of a store."""
-    return sum((folder / name).stat().st_size for name in (INDEX, DATA))
+    """Bytes of a store.
+
+    Raises:
+        CorruptError: a file is missing.
+    """
+    try:
+        return sum((folder / name).stat().st_size for name in (INDEX, DATA))
+    except OSError as error:
+        raise CorruptError(f"the store in {folder} cannot be read: {error}") from None
 
 
 def make(folder: Path, settings: dict[str, Any]) -> None:

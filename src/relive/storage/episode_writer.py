@@ -7,6 +7,7 @@ import os
 import zlib
 from typing import TYPE_CHECKING, Any
 
+from relive.errors import CorruptError
 from relive.storage.episode_files import DATA, HEADER, INDEX
 from relive.storage.episode_index import ENTRY, UNFINISHED, Index, Run
 from relive.storage.files import write_all
@@ -26,6 +27,9 @@ class Writer:
         folder: of a store whose lock is held.
         index: what it names already; grows.
         rest: bytes at the end of the index that are no entry.
+
+    Raises:
+        CorruptError: the data that the index names is not all there; nothing has been touched.
     """
 
     def __init__(self, folder: Path, index: Index, rest: int) -> None:
@@ -36,6 +40,13 @@ class Writer:
         self._files = {name: (folder / name).open("r+b", buffering=0) for name in (INDEX, DATA)}
         self._end = self._named_end = max(index.end_of_data, HEADER.size)
         size = os.fstat(self._files[DATA].fileno()).st_size
+        if index.num_entries and size < self._end:
+            self.close()
+            raise CorruptError(
+                f"{folder / DATA} has {size} bytes, and the index names {self._end}: bring the "
+                "whole file back; or read it with mode='r', and write to another store"
+            )
+        self._folder = folder
         self.rest = rest + max(0, size - self._end)
         self._cut()
         for number, entry in index.open_runs():
@@ -89,7 +100,9 @@ class Writer:
 
         Raises:
             OSError: as the file system says; what could not be written goes on waiting.
+            CorruptError: the files have been removed.
         """
+        self._require_files()
         data, index = self._files[DATA], self._files[INDEX]
         self.write_data()
         if sync:
@@ -103,6 +116,15 @@ class Writer:
         if sync:
             os.fsync(index.fileno())
         self._named_end = self._end
+
+    def _require_files(self) -> None:
+        """Refuse to write into files that nobody will find."""
+        for name, file in self._files.items():
+            if os.fstat(file.fileno()).st_nlink == 0:
+                raise CorruptError(
+                    f"{self._folder / name} has been removed while the store was open to write: "
+                    "close it, and make another one; buffers that tee here: buffer.tee(None)"
+                )
 
     def take_back(self) -> None:
         """Drop all that has been put since `write_out`."""

@@ -10,7 +10,6 @@ tensors) and to their memory (slices, NumPy arrays and DLPack capsules share it)
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -62,13 +61,16 @@ class Lender:
     def _memory(self, batch_size: int, nbytes: int) -> torch.Tensor:
         # Some systems promise memory that they do not have, and end whoever uses it.
         free = free_memory(self._device) if nbytes > LARGE and self._device.type == "cpu" else None
+        failure: Exception | None = None
         if free is None or nbytes < free:
-            with suppress(RuntimeError, TypeError):  # more than there is, or than a number holds
+            try:
                 return torch.empty(nbytes, dtype=torch.uint8, device=self._device)
+            except (RuntimeError, TypeError) as error:  # more than is free, or a number holds
+                failure = error
         raise InputError(
             f"a batch of {batch_size} rows needs {nbytes / 1e9:.1f} GB, more than there is; draw "
             "it in parts"
-        )
+        ) from failure
 
     def lend(self, batch_size: int) -> Batch:
         """A batch that nobody else can see: one that has been abandoned, or a new one."""

@@ -36,6 +36,10 @@ COMPONENT_OF = {
 }
 
 
+class DoesNotFitError(ConfigError):
+    """More memory than is free."""
+
+
 @runtime_checkable
 class Weighting(Protocol):
     """What a sampler asks of the memory."""
@@ -198,7 +202,7 @@ def allocate(
         rows_on: "host" for rows in pinned host memory.
 
     Raises:
-        ConfigError: more than is free; says how much that is and how many rows would fit.
+        DoesNotFitError: more than is free; says how much that is and how many rows would fit.
     """
     places = dict.fromkeys(shapes, device)
     if rows_on == "host":
@@ -209,7 +213,7 @@ def allocate(
         needed = sum(math.prod(shape) * dtype.itemsize for shape, dtype in here)
         free = free_memory(place)
         if free is not None and needed > free:
-            raise ConfigError(
+            raise DoesNotFitError(
                 f"the buffer needs {needed / 1e9:.2f} GB on {place}, {free / 1e9:.2f} GB are free; "
                 f"capacity={int(capacity * 0.9 * free / needed)} would fit"
             )
@@ -222,7 +226,7 @@ def allocate(
                 pin(tensors["rows"])
             return State(**tensors)
     except torch.OutOfMemoryError as error:  # what is free is in pieces, or was taken meanwhile
-        raise ConfigError(
+        raise DoesNotFitError(
             f"the buffer does not fit in one piece each into what is free on {device}; "
             f"take fewer rows than {capacity}, or make it before other things"
         ) from error

@@ -11,6 +11,7 @@ code.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from concurrent.futures import Future
@@ -60,6 +61,10 @@ class Saver:
         self._state, self._lock = state, lock
         self._manifests: dict[Path, dict[str, Any]] = {}
         self._running: tuple[Snapshot, Future[None], int] | None = None
+
+    def move(self, state: State, lock: Any) -> None:
+        """The buffer is elsewhere now; a save under way goes on with what it has."""
+        self._state, self._lock = state, lock
 
     @property
     def active(self) -> bool:
@@ -114,11 +119,13 @@ class Saver:
             counts_rows: Whether `make_way` is called before every row that is written.
 
         Raises:
-            InputError: The note cannot be kept; nothing has been written.
+            InputError: The note cannot be kept, or the folder is something else; nothing has been
+                written.
             OSError: As the file system says, unless in the background: then the future has it.
         """
         plain, kept = flatten(note)
         with self.idle():
+            require_free(folder)
             folder.mkdir(parents=True, exist_ok=True)
             before = self._before(folder)
             snapshot = Snapshot(self._state, self._lock, before, moving=background)
@@ -181,7 +188,7 @@ class Saver:
         seen here and written anew; their content is not read.
         """
         known = self._manifests.get(folder.resolve())
-        if known is None:
+        if known is None or known["row_bytes"] != self._state.rows.shape[1]:
             return None
         try:
             whole = all(
@@ -195,6 +202,24 @@ class Saver:
     def note(self, folder: Path, manifest: dict[str, Any]) -> None:
         """This is what the folder holds now."""
         self._manifests[folder.resolve()] = manifest
+
+
+def require_free(folder: Path) -> None:
+    """Refuse to save into what is no folder for a saved buffer; one with other files may be one.
+
+    Raises:
+        InputError: It is a file, a trajectory store, or has a manifest of something else.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; a buffer is saved into a folder")
+    if (folder / "store.json").exists():
+        raise InputError(f"{folder} holds a trajectory store; save into another folder")
+    try:
+        there = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError, RecursionError):  # none, or a damaged one: it is written anew
+        return
+    if not isinstance(there, dict) or "segments" not in there:
+        raise InputError(f"{folder / MANIFEST} is that of something else; save into another folder")
 
 
 def save_note(folder: Path, note: Any) -> None:

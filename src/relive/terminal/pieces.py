@@ -114,6 +114,13 @@ def evaluation(
     return line if reference is None else f"{line}  (reference {reference:g})"
 
 
+def failing(part: str, reason: str, outcome: str) -> str:
+    """That a GPU failed, and what became of it, with markup."""
+    return f"[yellow]the GPU failed[/] ({escape(reason)}): the {escape(part)} is on the CPU; " + (
+        escape(outcome)
+    )
+
+
 def ending(step: int, updates: int, seconds: float, *, interrupted: bool) -> str:
     """How a run came to its end."""
     how = "stopped" if interrupted else "done"

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 CHECKPOINT = "checkpoint"
 
 
+class NeverSavedError(InputError):
+    """A run has nothing to go on from."""
+
+
 class Checkpoints:
     """Writes the saves of one run.
 
@@ -68,13 +72,13 @@ def load_checkpoint(folder: Path, config: TrainConfig) -> tuple[ReplayBuffer | N
     """The buffer and the note of the last save of a run; no buffer if its rows were left out.
 
     Raises:
-        InputError: The run was killed before its first save.
+        NeverSavedError: The run was killed before its first save.
         CorruptError: A file of it is damaged.
     """
     try:
         note = ReplayBuffer.saved_note(folder)
     except InputError as error:
-        raise InputError(
+        raise NeverSavedError(
             f"{folder.parent} cannot go on: {error}; a run is saved every "
             f"{config.save_every} steps (save_every) and when it is stopped"
         ) from None
@@ -84,7 +88,7 @@ def load_checkpoint(folder: Path, config: TrainConfig) -> tuple[ReplayBuffer | N
     return ReplayBuffer.load(folder, device=device, rows_on=config.replay.rows_on), note
 
 
-PLACES = ("device", "replay.device", "replay.rows_on")  # change no number
+PLACES = ("device", "replay.device", "replay.rows_on", "replay.on_failure")  # change no number
 
 
 def require_same(saved: TrainConfig, given: TrainConfig) -> None:

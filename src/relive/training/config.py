@@ -14,10 +14,11 @@ from typing import Any, Literal
 import torch
 
 from relive.agents import DQNConfig
+from relive.agents.kinds import AgentConfig, Algorithm, agent_config, algorithm_of
 from relive.errors import ConfigError, InputError
 from relive.sampling import Proportional, RankBased, Recent, Sampler, Uniform
 from relive.schedules import Linear
-from relive.training.algorithms import CONFIGS, AgentConfig, Algorithm, algorithm_of
+from relive.training.demonstrations import DemosConfig
 
 MOST_THREADS = 1024
 PRIORITIES = frozenset({"alpha", "beta", "normalize", "uniform_share"})
@@ -52,6 +53,8 @@ class ReplayConfig:
     """Where the buffer lives: where the network is, or elsewhere."""
     rows_on: Literal["device", "host"] = "device"
     """Of a buffer on a GPU: rows in its memory, or in pinned memory of the host, for more rows."""
+    on_failure: Literal["cpu", "raise"] = "cpu"
+    """Where the GPU has no memory for the buffer, or fails it: go on on the CPU, or stop."""
     batch_size: int = 64
     """Rows of an update."""
     prefetch: int = 0
@@ -101,6 +104,23 @@ class ReplayConfig:
                     )
         self.build_sampler(1), self.build_window()  # they check their settings
 
+    def drawing(self, sampler: str | None, window: str | None) -> ReplayConfig:
+        """These settings with another sampler or window; what those do not have is as by default.
+
+        Raises:
+            ConfigError: A setting that they have is out of its range.
+        """
+        chosen: dict[str, Any] = {
+            "sampler": sampler or self.sampler,
+            "window": window or self.window,
+        }
+        for choice, settings in (("sampler", SETTINGS_OF_SAMPLER), ("window", SETTINGS_OF_WINDOW)):
+            every = frozenset[str]().union(*settings.values())
+            idle = every - settings.get(chosen[choice], every)
+            fields = (field for field in dataclasses.fields(self) if field.name in idle)
+            chosen |= {field.name: field.default for field in fields}
+        return dataclasses.replace(self, **chosen)
+
     def build_sampler(self, planned_updates: int) -> Sampler:
         """The sampler, with beta reaching 1 at the last of `planned_updates` batches."""
         if self.sampler == "uniform":
@@ -141,19 +161,24 @@ class TrainConfig:
     num_envs: int = 1
     """Copies of the environment."""
     device: Literal["cpu", "cuda", "auto"] = "auto"
-    """Where the networks live: auto is cuda where there is one."""
-    threads: int | None = 1
-    """Threads of PyTorch on the CPU; one is fastest for small networks. None leaves them alone."""
+    """Where the networks live: auto is cuda where there is one and it is faster."""
+    threads: int | Literal["auto"] | None = "auto"
+    """Threads of PyTorch on the CPU: auto is 1 for small networks, else the fastest number that was
+    tried. None leaves them alone."""
     out: Path | None = None
     """Run directory; None makes a new one below runs/."""
     learning_starts: int = 1_000
-    """Steps with random actions and no update, to fill the buffer."""
+    """Steps with random actions and no update; updates also wait until a batch of rows is there."""
     train_every: int = 4
     """Steps between two bursts of updates."""
     updates_per_train: int = 1
     """Updates in a burst; over `train_every` it is the ratio of updates to data."""
     accumulate: int = 1
     """Batches whose mean gradient makes one update."""
+    capture: Literal["auto", "on", "off"] = "auto"
+    """Updates as CUDA graphs: where it can be done, by all means (or an error), or not."""
+    updates_per_graph: int = 1
+    """Most updates of a burst in one CUDA graph."""
     eval_episodes: int = 20
     """Greedy episodes after training; 0 for none."""
     log_every: int = 500
@@ -164,6 +189,8 @@ class TrainConfig:
     """Save the rows of the buffer too; without them a run that is resumed fills it anew."""
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     """The buffer."""
+    demos: DemosConfig = field(default_factory=DemosConfig)
+    """Demonstrations; they count as no step, episode or return of the run."""
     agent: AgentConfig = field(default_factory=DQNConfig)
     """The agent; what kind of settings these are says which."""
 
@@ -177,14 +204,15 @@ class TrainConfig:
             ("train_every", 1),
             ("updates_per_train", 1),
             ("accumulate", 1),
+            ("updates_per_graph", 1),
             ("eval_episodes", 0),
             ("log_every", 1),
             ("save_every", 0),
         ):
             value = getattr(self, name)
-            if value is not None and value < least:
+            if isinstance(value, int) and value < least:
                 raise ConfigError(f"{name} is at least {least}; given {value}")
-        if self.threads is not None and self.threads > MOST_THREADS:
+        if isinstance(self.threads, int) and self.threads > MOST_THREADS:
             raise ConfigError(f"threads is at most {MOST_THREADS}; given {self.threads}")
         if self.seed >= 2**63:
             raise ConfigError(f"seed is below 2^63; given {self.seed}")
@@ -200,13 +228,22 @@ class TrainConfig:
         return algorithm_of(self.agent)
 
     @property
+    def updates_start(self) -> int:
+        """Steps after which updates are made: random ones, or those that make a batch of rows.
+
+        Of each environment the last n - 1 steps may still wait for their n-step returns.
+        """
+        waiting = self.num_envs * (self.replay.n_step - 1)
+        return max(self.learning_starts, self.replay.batch_size + waiting - 1)
+
+    @property
     def planned_updates(self) -> int:
         """Updates of the whole run, if it is not stopped before."""
         return self.updates_due(0, self.total_steps)
 
     def updates_due(self, before: int, after: int) -> int:
         """Updates owed when the step count goes from `before` to `after`; none before the start."""
-        start = min(max(before, self.learning_starts), after)
+        start = min(max(before, self.updates_start), after)
         return (after // self.train_every - start // self.train_every) * self.updates_per_train
 
     def save_is_due(self, before: int, after: int) -> bool:
@@ -230,20 +267,10 @@ class TrainConfig:
             settings = dict(plain)
             agent = agent_config(settings.pop("algorithm"), settings["agent"])
             out = plain["out"] and Path(plain["out"])
-            replay = ReplayConfig(**plain["replay"])
-            return cls(**dict(settings, replay=replay, agent=agent, out=out))
+            parts = {
+                "replay": ReplayConfig(**plain["replay"]),
+                "demos": DemosConfig(**plain.get("demos", {})),  # earlier runs have none
+            }
+            return cls(**dict(settings, **parts, agent=agent, out=out))
         except (KeyError, TypeError) as error:
             raise InputError(f"these are not the settings of a run: {error}") from None
-
-
-def agent_config(algorithm: str, plain: dict[str, Any]) -> AgentConfig:
-    """The settings of an agent from plain values.
-
-    Raises:
-        KeyError: There is no such algorithm, or the settings have no `hidden`.
-        TypeError: A setting is unknown.
-    """
-    kind = next((kind for name, kind in CONFIGS.items() if name == algorithm), None)
-    if kind is None:
-        raise KeyError(f"algorithm {algorithm}")
-    return kind(**dict(plain, hidden=tuple(plain["hidden"])))

@@ -15,6 +15,7 @@ from relive.terminal.pieces import (
     cells,
     ending,
     evaluation,
+    failing,
     headline,
     last_returns,
     line_of,
@@ -22,6 +23,8 @@ from relive.terminal.pieces import (
     table_of,
 )
 from relive.training.records import (
+    DemonstrationsLoaded,
+    DeviceFailed,
     EpisodeEnded,
     Evaluated,
     Record,
@@ -59,9 +62,15 @@ class Console:
         match record:
             case RunStarted():
                 self._heading(record)
+                for name, words in record.chosen.items():
+                    self._terminal.print(f"{name} {words}", style="dim")
                 self._watch()
             case RunResumed():
                 self._resumed(record)
+            case DemonstrationsLoaded():
+                self._terminal.print(demonstrations(record))
+            case DeviceFailed():
+                self._terminal.print(failing(record.part, record.reason, record.outcome))
             case EpisodeEnded():
                 self._returns.append(record.episode_return)
                 self._episodes += 1
@@ -92,7 +101,8 @@ class Console:
         self._terminal.print(headline(record.config, record.versions))
 
     def _watch(self) -> None:
-        """Begin the live view."""
+        """Begin the live view, anew if the run does."""
+        self._stop_live()
         if self._terminal.is_terminal:
             self._live = Live(self._view(), console=self._terminal, refresh_per_second=8)
             self._live.start()
@@ -127,3 +137,13 @@ class Console:
         if self._live:
             self._live.stop()
             self._live = None
+
+
+def demonstrations(record: DemonstrationsLoaded) -> str:
+    """What was loaded, in a line."""
+    return (
+        f"demonstrations  {record.rows:,} rows of {record.episodes:,} episodes, mean return "
+        f"{record.mean_return:g}, from {record.path}"
+        + (f" · {record.skipped:,} episodes not taken" if record.skipped else "")
+        + (f" · {record.dropped_steps:,} last steps left out" if record.dropped_steps else "")
+    )

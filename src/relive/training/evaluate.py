@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    Film = Callable[[NDArray[np.uint8], float], None]
+
+PICTURES_A_SECOND = 30.0  # of an environment that does not say
+
 
 class Policy(Protocol):
     """Something that acts."""
@@ -27,6 +31,8 @@ def evaluate(
     env_id: str,
     seeds: Sequence[int],
     stop: Callable[[], bool] = lambda: False,
+    *,
+    film: Film | None = None,
 ) -> tuple[float, ...]:
     """Plays one episode from each seed, without exploration.
 
@@ -36,11 +42,18 @@ def evaluate(
         seeds: The start state of an episode, and all chance in it, follow from its seed.
         stop: Asked before every step; once it says True, the episode it is in and later ones are
             left out.
+        film: Is given a picture of every state, RGB `[H, W, 3]`, and how many there are a second;
+            `Video.take` makes a file of them.
 
     Returns:
         The undiscounted return of each episode.
+
+    Raises:
+        ConfigError: There is no such environment.
+        UnsupportedError: Pictures are asked for, and the environment gives none.
     """
-    env = make_env(env_id)
+    made = make_env(env_id, pictures=film is not None)
+    env: Any = made if film is None else Filmed(made, film)
     returns = []
     try:
         for seed in seeds:
@@ -50,6 +63,35 @@ def evaluate(
     finally:
         env.close()
     return tuple(returns)
+
+
+class Filmed:
+    """An environment that shows every state it comes to.
+
+    Args:
+        env: One that gives pictures.
+        film: Is given them, and how many there are a second.
+    """
+
+    def __init__(self, env: Any, film: Film) -> None:
+        self._env, self._film = env, film
+        self._rate = float(env.metadata.get("render_fps") or PICTURES_A_SECOND)
+
+    def reset(self, *, seed: int) -> Any:
+        """As the environment."""
+        return self._shown(self._env.reset(seed=seed))
+
+    def step(self, action: Any) -> Any:
+        """As the environment."""
+        return self._shown(self._env.step(action))
+
+    def close(self) -> None:
+        """As the environment."""
+        self._env.close()
+
+    def _shown(self, result: Any) -> Any:
+        self._film(np.asarray(self._env.render()), self._rate)
+        return result
 
 
 def evaluation_seeds(episodes: int, stream: int = 0) -> list[int]:
@@ -71,15 +113,15 @@ def _play(policy: Policy, env: Any, seed: int, stop: Callable[[], bool]) -> floa
     while not ended:
         if stop():
             return None
-        action = policy.act_greedy(_with_axis(obs))[0]
+        action = policy.act_greedy(with_axis(obs))[0]
         obs, reward, terminated, truncated, _ = env.step(action)
         total += float(reward)
         ended = terminated or truncated
     return total
 
 
-def _with_axis(obs: Any) -> Any:
+def with_axis(obs: Any) -> Any:
     """The observation of one environment as that of E = 1."""
     if isinstance(obs, dict):
-        return {name: _with_axis(entry) for name, entry in obs.items()}
+        return {name: with_axis(entry) for name, entry in obs.items()}
     return np.asarray(obs)[None]

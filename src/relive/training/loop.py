@@ -12,15 +12,18 @@ import time
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
-import torch
 
 from relive.envs.make import episodes_of, resume_episodes
 from relive.errors import UnsupportedError
+from relive.gpu.means import MetricMeans
+from relive.training.choices import settled
 from relive.training.evaluate import evaluate, evaluation_seeds
-from relive.training.measure import Episodes, MetricMeans, priority_histogram
+from relive.training.measure import Episodes, priority_histogram
 from relive.training.parts import Parts, build
 from relive.training.presets import REFERENCES
 from relive.training.records import (
+    DemonstrationsLoaded,
+    DeviceFailed,
     Evaluated,
     Record,
     ReplayMeasured,
@@ -31,16 +34,19 @@ from relive.training.records import (
     TrainingProgress,
 )
 from relive.training.runtime import cpu_settings, versions
+from relive.training.updates import Updates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from relive.gpu.failures import DeviceFailure
     from relive.training.config import TrainConfig
 
 
 def train(config: TrainConfig) -> Iterator[Record]:
     """Trains and evaluates, yielding what happens as it happens; see `Trainer.records`."""
-    trainer = Trainer(config, build(config))
+    config, chosen = settled(config)
+    trainer = Trainer(config, build(config), chosen)
     return (record for record in trainer.records() if not isinstance(record, SaveDue))
 
 
@@ -51,24 +57,35 @@ class Trainer:
     Args:
         config: Settings.
         parts: From `build(config)`; they hold the trained agent afterwards.
+        chosen: What was chosen for the settings, and why; told in the first record.
     """
 
-    def __init__(self, config: TrainConfig, parts: Parts) -> None:
-        self.config = config
+    def __init__(
+        self, config: TrainConfig, parts: Parts, chosen: dict[str, str] | None = None
+    ) -> None:
+        self.config, self.chosen = config, chosen or {}
         self._env, self._env_seeds = parts.env, parts.env_seeds
         self._buffer, self._agent = parts.buffer, parts.agent
+        self._demos = parts.demos
         self._epsilon = config.agent.epsilon(config.total_steps)
         self._episodes = Episodes(config.num_envs)
         self._means = MetricMeans()
         self._batches = parts.buffer.batches(
             config.replay.batch_size, ahead=config.replay.prefetch, device=parts.agent.device
         )
+        self._updates = Updates(config, parts.buffer, parts.agent, self._batches, self._means)
         self._obs: Any = None  # before the first reset
         self._step = 0
         self._warm_until = 0  # no update before, whatever is due
         self._resumed: RunResumed | None = None
+        self._told: DeviceFailure | None = None
         self._start = time.perf_counter()
         self._logged = (0, self._start)
+
+    @property
+    def step(self) -> int:
+        """Environment steps so far, all environments together."""
+        return self._step
 
     @property
     def epsilon(self) -> float:
@@ -99,7 +116,7 @@ class Trainer:
 
         Args:
             state: Of a trainer with the same settings.
-            buffer_kept: False if the buffer is empty: then it is filled for `learning_starts`
+            buffer_kept: False if the buffer is empty: then it is filled for `updates_start`
                 steps, with the policy as it is, before the next update.
 
         Raises:
@@ -125,7 +142,7 @@ class Trainer:
             if before.get(name) != now[name]
         }
         if not buffer_kept:
-            self._warm_until = self._step + self.config.learning_starts
+            self._warm_until = self._step + self.config.updates_start
             self._buffer.set_progress(state["progress"])
             changed["buffer"] = f"not saved; filled anew until step {self._warm_until}"
         self._resumed = RunResumed(
@@ -147,13 +164,19 @@ class Trainer:
                 order: what is known is still yielded, evaluation is left out.
 
         Yields:
-            `RunStarted` (or `RunResumed`); `EpisodeEnded` and `TrainingProgress` as they come;
-            `ReplayMeasured`; `Evaluated`; `RunEnded`. `SaveDue` whenever a save is due, also when
-            the last step has been made.
+            `RunStarted` (or `RunResumed`); `DemonstrationsLoaded` where there are any;
+            `EpisodeEnded`, `TrainingProgress` and `DeviceFailed` as they come; `ReplayMeasured`;
+            `Evaluated`; `RunEnded`. `SaveDue` whenever a save is due, also when the last step has
+            been made.
         """
         config = self.config
-        with cpu_settings(config.threads):
-            yield self._resumed or RunStarted(step=0, config=config.to_json(), versions=versions())
+        with cpu_settings(1 if config.threads == "auto" else config.threads):
+            yield self._resumed or RunStarted(
+                step=0, config=config.to_json(), versions=versions(), chosen=self.chosen
+            )
+            if self._demos is not None:
+                yield DemonstrationsLoaded.of(self._demos, self._step)
+            yield from self._failure()
             try:
                 yield from self._train(stop)
                 yield SaveDue(step=self._step)
@@ -196,26 +219,23 @@ class Trainer:
             self._obs, before, self._step = next_obs, self._step, self._step + config.num_envs
             yield from self._episodes.add(reward, terminated | truncated, self._step)
             updates = config.updates_due(before, self._step)
-            if updates and self._step > self._warm_until:
-                self._learn(updates)
+            may_learn = updates and self._step > self._warm_until
+            if may_learn and self._buffer.ready(config.replay.batch_size):
+                self._updates.make(updates)
+            yield from self._failure()
             if self._step // config.log_every > before // config.log_every:
                 yield self._progress()
             if config.save_is_due(before, self._step):
                 yield SaveDue(step=self._step)
 
-    def _learn(self, updates: int) -> None:
-        """Draws batches, learns from them, tells the buffer how wrong it was; `updates` times."""
-        buffer, agent, batch_size = self._buffer, self._agent, self.config.replay.batch_size
-        if not buffer.ready(batch_size):
-            return
-        for _ in range(updates):
-            batches = [next(self._batches) for _ in range(self.config.accumulate)]
-            result = agent.update(*batches)
-            if buffer.prioritized:
-                errors = torch.split(result.td_error, batch_size)
-                for batch, of_batch in zip(batches, errors, strict=True):
-                    buffer.update_priorities(batch.ids, of_batch)
-            self._means.add(result.metrics)
+    def _failure(self) -> Iterator[DeviceFailed]:
+        """That the buffer has left its GPU, once."""
+        failure = self._buffer.failure
+        if failure is not self._told and failure is not None:
+            self._told = failure
+            yield DeviceFailed(
+                step=self._step, part="buffer", reason=failure.reason, outcome=failure.kept
+            )
 
     def _progress(self) -> TrainingProgress:
         means, now = self._means.take(), time.perf_counter()
@@ -239,7 +259,7 @@ class Trainer:
 
     def _replay_measured(self) -> ReplayMeasured:
         stats = dict(self._buffer.stats(wait=True))
-        age_counts, reuse_counts = stats.pop("age_counts"), stats.pop("reuse_counts")
+        age_counts, reuse_counts = (stats.pop(f"{name}_counts", None) for name in ("age", "reuse"))
         edges, counts = None, None
         if self._buffer.prioritized and len(self._buffer):
             priorities = self._buffer.priorities(self._buffer.live_ids())

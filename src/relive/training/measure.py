@@ -1,4 +1,4 @@
-"""What the loop measures as it goes: means of metrics, episodes, priorities."""
+"""What the loop measures as it goes: episodes, priorities; means of metrics are in `gpu.means`."""
 
 from __future__ import annotations
 
@@ -6,50 +6,14 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from relive.training.records import EpisodeEnded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
     from torch import Tensor
-
-
-class MetricMeans:
-    """Means of metrics that stay on the device until they are asked for."""
-
-    def __init__(self) -> None:
-        self._names: list[str] = []
-        self._sums: Tensor | None = None
-        self._count = 0
-
-    def add(self, metrics: Mapping[str, Tensor]) -> None:
-        """Adds one value of each metric, 0-dimensional. The names are the same at every call."""
-        values = torch.stack(list(metrics.values()))
-        if self._sums is None:
-            self._names, self._sums = list(metrics), values
-        else:
-            self._sums += values
-        self._count += 1
-
-    def state_dict(self) -> dict[str, Any]:
-        """What has been added since the last `take`."""
-        return {"names": self._names, "sums": self._sums, "count": self._count}
-
-    def load_state_dict(self, state: dict[str, Any], device: torch.device) -> None:
-        """Goes on from what `state_dict` gave."""
-        self._names, self._count = state["names"], state["count"]
-        self._sums = None if state["sums"] is None else state["sums"].to(device)
-
-    def take(self) -> dict[str, float]:
-        """The means since the last call, empty if nothing was added. Waits for the device."""
-        if self._sums is None:
-            return {}
-        means = dict(zip(self._names, (self._sums / self._count).tolist(), strict=True))
-        self._sums, self._count = None, 0
-        return means
 
 
 class Episodes:

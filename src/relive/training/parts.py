@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from relive.agents.kinds import new_agent
 from relive.buffer import ReplayBuffer
 from relive.envs.make import make_vector_env
 from relive.fields import fields_of
-from relive.training.algorithms import actions_of, new_agent
+from relive.training.algorithms import actions_of
+from relive.training.demonstrations import load_demonstrations
 from relive.training.runtime import buffer_device, resolve_device
 
 if TYPE_CHECKING:
     from gymnasium.vector import SyncVectorEnv
 
     from relive.agents.agent import Agent
+    from relive.demos import Loaded
     from relive.training.config import TrainConfig
 
 
@@ -27,12 +30,14 @@ class Parts(NamedTuple):
         env_seeds: Seeds of their first reset.
         buffer: Where their steps go.
         agent: Acts and learns.
+        demos: What was pinned in the buffer just now; None if nothing was.
     """
 
     env: SyncVectorEnv
     env_seeds: list[int | None]
     buffer: ReplayBuffer
     agent: Agent
+    demos: Loaded | None = None
 
 
 def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
@@ -40,15 +45,18 @@ def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
 
     Args:
         config: Settings.
-        buffer: One that was saved; None makes an empty one.
+        buffer: One that was saved or filled before, with its demonstrations; None makes a new one
+            and pins them. Without `track_reuse` the run does not tell of age and reuse.
 
     Raises:
         ConfigError: An environment that does not exist, or that the agent cannot act in.
+        ReliveError: Demonstrations that cannot be read, or do not fit; see `relive.demos.load`.
     """
     env_stream, buffer_stream, agent_stream = np.random.SeedSequence(config.seed).spawn(3)
     env = make_vector_env(config.env, config.num_envs)
     actions = actions_of(env, config.algorithm)
     replay = config.replay
+    demos = None
     if buffer is None:
         buffer = ReplayBuffer.for_env(
             env,
@@ -59,9 +67,12 @@ def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
             gamma=replay.gamma,
             device=buffer_device(config),
             rows_on=replay.rows_on,
+            on_failure=replay.on_failure,
             seed=int(buffer_stream.generate_state(1)[0]),
             track_reuse=True,
+            demo_fraction=config.demos.fraction,
         )
+        demos = load_demonstrations(config.demos, buffer, replay.batch_size)
     agent = new_agent(
         config.agent,
         fields_of(env)["obs"],
@@ -71,4 +82,4 @@ def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
         seed=agent_stream,
     )
     env_seeds: list[int | None] = [int(seed) for seed in env_stream.generate_state(config.num_envs)]
-    return Parts(env=env, env_seeds=env_seeds, buffer=buffer, agent=agent)
+    return Parts(env=env, env_seeds=env_seeds, buffer=buffer, agent=agent, demos=demos)

@@ -4,15 +4,19 @@ The loop yields them; sinks listen. As JSON a record is one flat object with the
 
     {"record": "episode_ended", "step": 1184, "env": 0, "episode_return": 57.0, "length": 57}
 
-Only `seconds` and `steps_per_second` depend on the clock: two runs with one seed agree in all else.
+Only `seconds`, `steps_per_second` and `chosen` depend on the clock: two runs with one seed, and the
+same choices, agree in all else.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relive.demos import Loaded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +29,8 @@ class RunStarted:
     """The settings as in `config.json`."""
     versions: dict[str, str]
     """Package name to version."""
+    chosen: dict[str, str] = field(default_factory=dict)
+    """What settings of "auto" became, and why, name to words; times that were measured in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +45,52 @@ class RunResumed:
     """That ended before."""
     changed: dict[str, str]
     """What is not as it was, name to words: numbers may differ from a run without a break."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemonstrationsLoaded:
+    """Demonstrations were pinned in the buffer; they count in nothing else."""
+
+    step: int
+    path: str
+    format: str
+    episodes: int
+    """That were taken."""
+    rows: int
+    """Rows they are."""
+    mean_return: float
+    """Of those episodes."""
+    skipped: int
+    """Episodes that were read and not taken."""
+    dropped_steps: int
+    """Last steps that were left out, for want of a next observation."""
+
+    @classmethod
+    def of(cls, loaded: Loaded, step: int) -> DemonstrationsLoaded:
+        """The record of what was loaded."""
+        return cls(
+            step=step,
+            path=str(loaded.path),
+            format=loaded.format,
+            episodes=loaded.episodes,
+            rows=loaded.rows,
+            mean_return=sum(loaded.returns) / loaded.episodes,
+            skipped=loaded.skipped,
+            dropped_steps=loaded.dropped_steps,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFailed:
+    """A GPU failed, and the run goes on without it."""
+
+    step: int
+    part: str
+    """What is on the CPU from here: the "buffer", or the whole "run"."""
+    reason: str
+    """What CUDA said."""
+    outcome: str
+    """What was kept, or from where the run goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,9 +161,10 @@ class ReplayMeasured:
     """Edges of the bins, one more than counts; None if the buffer has no priorities."""
     priority_counts: list[int] | None
     """Rows whose stored priority lies in each bin."""
-    age_counts: list[int]
-    """Draws by the age of the row in rows: bin 0 holds age 0, bin k ages in [2^(k-1), 2^k)."""
-    reuse_counts: list[int]
+    age_counts: list[int] | None
+    """Draws by the age of the row in rows: bin 0 holds age 0, bin k ages in [2^(k-1), 2^k). None if
+    the buffer does not track reuse."""
+    reuse_counts: list[int] | None
     """Rows, overwritten or held, by how often they have been drawn, in the same bins."""
     stats: dict[str, Any]
     """The counters of the buffer."""
@@ -131,6 +184,8 @@ class RunEnded:
 Record = (
     RunStarted
     | RunResumed
+    | DemonstrationsLoaded
+    | DeviceFailed
     | EpisodeEnded
     | TrainingProgress
     | Evaluated

@@ -12,27 +12,38 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import shlex
 import signal
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from relive.agents.policy import POLICY, save_policy
 from relive.errors import ConfigError, InputError
+from relive.gpu.failures import loses_the_device, reason
 from relive.storage.writer_lock import Lock
-from relive.training.checkpoint import CHECKPOINT, Checkpoints, load_checkpoint, require_same
+from relive.training import failures
+from relive.training.checkpoint import (
+    CHECKPOINT,
+    Checkpoints,
+    NeverSavedError,
+    load_checkpoint,
+    require_same,
+)
+from relive.training.choices import settled
 from relive.training.config import TrainConfig
 from relive.training.loop import Trainer
 from relive.training.parts import Parts, build
-from relive.training.policy import POLICY, save_policy
-from relive.training.records import Evaluated, RunEnded, SaveDue
+from relive.training.records import DeviceFailed, Evaluated, RunEnded, SaveDue
 from relive.training.sinks import JsonLines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
+    from relive.training.records import Record
     from relive.training.sinks import Sink
 
 CONFIG = "config.json"
@@ -69,7 +80,7 @@ def with_run_directory(config: TrainConfig) -> TrainConfig:
     elif (out / METRICS).exists():
         raise ConfigError(
             f"out {out} has a run in it; name another directory, or go on with "
-            f"that run: relive train --resume {out}"
+            f"that run: relive train --resume {shlex.quote(str(out))}"
         )
     out.mkdir(parents=True, exist_ok=True)
     return dataclasses.replace(config, out=out)
@@ -80,7 +91,8 @@ def run(config: TrainConfig, sinks: Sequence[Sink] = ()) -> RunResult:
 
     The first Ctrl-C (or SIGTERM, which schedulers send) ends the run in good order after the step
     it is in, a second one at once; whatever stops it, the weights and the records so far are kept,
-    and `resume` goes on from the last save.
+    and `resume` goes on from the last save. Where a GPU fails for good, the run does so by itself,
+    on the CPU (unless `replay.on_failure` is "raise"), and sinks are told its first record again.
 
     Args:
         config: Settings; `out` is chosen if it is None.
@@ -89,14 +101,15 @@ def run(config: TrainConfig, sinks: Sequence[Sink] = ()) -> RunResult:
     Raises:
         ConfigError: Settings that cannot work; nothing has been written then.
     """
+    config, chosen = settled(config)
     parts = build(config)
     config = with_run_directory(config)
     assert config.out is not None  # filled in
     with _alone(config.out):
         settings = json.dumps(config.to_json(), indent=2)
         (config.out / CONFIG).write_text(settings + "\n", encoding="utf-8")
-        trainer = Trainer(config, parts)
-        return _to_the_end(trainer, parts, JsonLines(config.out / METRICS), sinks)
+        trainer = Trainer(config, parts, chosen)
+        return _whatever_fails(trainer, parts, JsonLines(config.out / METRICS), sinks)
 
 
 def resume(
@@ -131,7 +144,7 @@ def resume(
         trainer = Trainer(config, parts)
         trainer.load_state_dict(note["trainer"], buffer_kept=buffer is not None)
         metrics = JsonLines(out / METRICS, keep=note["metrics_bytes"])
-        return _to_the_end(trainer, parts, metrics, sinks)
+        return _whatever_fails(trainer, parts, metrics, sinks)
 
 
 @contextmanager
@@ -169,22 +182,66 @@ def _has_ended(metrics: Path) -> bool:
         return False  # killed
 
 
-def _to_the_end(
+def _whatever_fails(
     trainer: Trainer, parts: Parts, metrics: JsonLines, sinks: Sequence[Sink]
 ) -> RunResult:
+    """To the end: where a GPU fails, on the CPU from the last save, or from the beginning."""
+    with ExitStack() as stack:
+        for sink in sinks:
+            stack.callback(sink.close)
+        try:
+            return _to_the_end(trainer, parts, metrics, sinks)
+        except RuntimeError as error:
+            if not failures.can_go_on(trainer.config, parts, error):
+                raise
+            failures.keep(error, trainer, parts)
+            why = reason(error)
+        trainer, parts, metrics, failed = _on_the_cpu(trainer, why)
+        return _to_the_end(trainer, parts, metrics, sinks, failed)
+
+
+def _on_the_cpu(before: Trainer, why: str) -> tuple[Trainer, Parts, JsonLines, DeviceFailed]:
+    """The run from its last save, or from its beginning, and what there is to say of it."""
+    config = failures.without_gpu(before.config)
+    assert config.out is not None  # filled in
+    note = None
+    with suppress(NeverSavedError):
+        buffer, note = load_checkpoint(config.out / CHECKPOINT, config)
+    if note is None:
+        parts = build(config)
+        trainer = Trainer(config, parts, before.chosen)
+        metrics = JsonLines(config.out / METRICS)
+        outcome = "there was no save yet, so the run starts over"
+    else:
+        parts = build(config, buffer)
+        trainer = Trainer(config, parts)
+        trainer.load_state_dict(note["trainer"], buffer_kept=buffer is not None)
+        metrics = JsonLines(config.out / METRICS, keep=note["metrics_bytes"])
+        outcome = f"the run goes on from its save at step {trainer.step:,}"
+    failed = DeviceFailed(step=trainer.step, part="run", reason=why, outcome=outcome)
+    return trainer, parts, metrics, failed
+
+
+def _to_the_end(
+    trainer: Trainer,
+    parts: Parts,
+    metrics: JsonLines,
+    sinks: Sequence[Sink],
+    failed: DeviceFailed | None = None,
+) -> RunResult:
+    """Trains and tells; `failed` is told behind the first record."""
     config = trainer.config
     out = config.out
     assert out is not None  # filled in
     evaluated, ended = None, None
     with ExitStack() as stack:
         listeners: list[Sink] = [metrics, *sinks]
-        for sink in listeners:
-            stack.callback(sink.close)
-        stack.callback(lambda: save_policy(parts.agent, out / POLICY))
+        stack.callback(metrics.close)
+        stack.push(lambda _, error, __: _keep_policy(parts, out, error))
         checkpoints = Checkpoints(out / CHECKPOINT, parts.buffer if config.save_buffer else None)
         stack.callback(checkpoints.finish)
         stop = stack.enter_context(_stop_on_interrupt())
-        for record in trainer.records(stop):
+        for record in _with(failed, trainer.records(stop)):
             if isinstance(record, SaveDue):
                 save_policy(parts.agent, out / POLICY)
                 checkpoints.save(trainer, metrics.size())
@@ -202,6 +259,22 @@ def _to_the_end(
                     pass
     assert ended is not None  # the last record
     return RunResult(out=out, evaluated=evaluated, ended=ended)
+
+
+def _with(
+    failed: DeviceFailed | None, records: Iterator[Record | SaveDue]
+) -> Iterator[Record | SaveDue]:
+    """The records, with one more behind the first."""
+    yield next(records)
+    if failed is not None:
+        yield failed
+    yield from records
+
+
+def _keep_policy(parts: Parts, out: Path, error: BaseException | None) -> None:
+    """The weights, whatever ended the run; not those on a GPU that can't be read any more."""
+    if error is None or not loses_the_device(error):
+        save_policy(parts.agent, out / POLICY)
 
 
 @contextmanager

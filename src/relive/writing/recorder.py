@@ -5,11 +5,11 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import warnings
 import weakref
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from relive.errors import InputError, UnsupportedError
+from relive.errors import CorruptError, InputError, UnsupportedError
 from relive.storage.episode_writer import Writer
 from relive.writing.episodes import EpisodeLane
 from relive.writing.tee import Tee
@@ -56,11 +56,11 @@ class Recorder:
         self.rest = self._writer.rest
         self.dropped_reset_rows = self.ready_made_rows = 0
         _recorders.add(self)
+        _files[id(self)] = self._writer, held
 
     def __del__(self) -> None:
         if hasattr(self, "rest"):
-            with suppress(OSError):
-                self.close()
+            self.end()
 
     @property
     def is_open(self) -> bool:
@@ -121,21 +121,47 @@ class Recorder:
         return self.dropped_reset_rows + sum(tee.dropped for tee in self._tees)
 
     def close(self) -> None:
-        """End what is open, write everything down to the disk, and let others write."""
+        """End what is open, write everything down to the disk, and let others write.
+
+        Raises:
+            OSError: as the file system says; it is still open then, and nothing is lost.
+            CorruptError: the files have been removed; it is closed then.
+        """
         with self.guard:
             if not self.is_open:
                 return
-            for tee in self._tees:
-                tee.interrupt()
-            self.write_out(sync=True)
-            self._refuse(
-                InputError(
-                    f"the store in {self._folder} is closed; open it again to write, or stop the "
-                    "buffer that still does: buffer.tee(None)"
-                )
+            try:
+                for tee in self._tees:
+                    tee.interrupt()
+                self.write_out(sync=True)
+            except CorruptError:
+                self._let_go()
+                raise
+            self._let_go()
+
+    def end(self) -> None:
+        """Close for the last time, where nobody can be told by an exception: by a warning then."""
+        try:
+            self.close()
+        except (OSError, CorruptError) as error:
+            if self.is_open:
+                self._let_go()
+            warnings.warn(
+                f"what waited for the store in {self._folder} is lost: {error}",
+                RuntimeWarning,
+                stacklevel=2,
             )
-            self._writer.close()
-            self._held.release()
+
+    def _let_go(self) -> None:
+        self._refuse(
+            InputError(
+                f"the store in {self._folder} is closed; open it again to write, or stop the "
+                "buffer that still does: buffer.tee(None)"
+            )
+        )
+        self._writer.close()
+        self._held.release()
+        del _files[id(self)]
 
     def leave(self) -> None:
         """In a forked child: writing is the parent's."""
@@ -149,6 +175,7 @@ class Recorder:
             )
             self._writer.close()
             self._held.leave()
+            del _files[id(self)]
 
     def _refuse(self, refusal: InputError | UnsupportedError) -> None:
         self._refusal = refusal
@@ -157,14 +184,16 @@ class Recorder:
 
 
 _recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
+_files: dict[int, tuple[Writer, Lock]] = {}
+"""Of recorders that are open. One that feeds from a tee is part of a cycle: without a reference
+from here, the garbage collector may close the files before the recorder can write."""
 
 
 @atexit.register
 def _close_all() -> None:
     """What was not flushed when the program ends is."""
     for recorder in list(_recorders):
-        with suppress(OSError):
-            recorder.close()
+        recorder.end()
 
 
 def _leave_all() -> None:

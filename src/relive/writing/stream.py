@@ -40,6 +40,11 @@ class Piece(NamedTuple):
     ended: NDArray[np.bool_] | None
     is_last: bool
 
+    def in_host_memory(self) -> Piece:
+        """The same, with what is on a GPU brought to host memory (waits)."""
+        columns = [(o, n, v.cpu() if isinstance(v, Tensor) else v) for o, n, v in self.columns]
+        return self._replace(columns=columns, out_of_range=int(self.out_of_range))
+
 
 class Stream:
     """Checked values of many steps.

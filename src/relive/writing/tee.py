@@ -74,6 +74,20 @@ class Tee:
             self._staged[self._count] = self._given
             self._count += 1
 
+    def put_back(self) -> None:
+        """The step that was taken last is taken no more: the buffer could not write it."""
+        with self._guard:
+            self._count = max(0, self._count - 1)
+
+    def move(self, steps: Tensor) -> None:
+        """From now on steps are packed elsewhere, in rows that may be padded otherwise."""
+        with self._guard:
+            before, room = self._staged, steps.shape[1]
+            self._given = steps.numpy()
+            self._staged = np.zeros((*before.shape[:2], room), np.uint8)
+            nbytes = min(room, before.shape[2])
+            self._staged[:, :, :nbytes] = before[:, :, :nbytes]
+
     def extend(self, columns: list[Column], count: int, lanes: range, *, close: bool) -> None:
         """Many steps of some lanes, those of one time before those of the next."""
         with self._guard:

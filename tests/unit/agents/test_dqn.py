@@ -189,7 +189,7 @@ def test_an_agent_without_actions_is_refused():
 
 def test_the_step_size_falls_in_a_straight_line_over_the_planned_updates():
     agent = make(DQNConfig(lr=0.4, lr_end=0.0), planned_updates=4)
-    assert [agent.learning_rate(update) for update in (0, 1, 2, 4, 9)] == pytest.approx(
+    assert [agent.learning_rate.schedule(update) for update in (0, 1, 2, 4, 9)] == pytest.approx(
         [0.4, 0.3, 0.2, 0.0, 0.0]
     )
 

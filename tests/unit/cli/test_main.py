@@ -29,7 +29,9 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out == f"relive {version('relive')}\n"
 
 
-@pytest.mark.parametrize("command", ["eval", "report", "watch", "doctor", "bench", "plan", TRAIN])
+@pytest.mark.parametrize(
+    "command", ["eval", "record", "export", "report", "watch", "doctor", "bench", "plan", TRAIN]
+)
 def test_each_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([*command.split(), "--help"])
@@ -44,16 +46,17 @@ def test_train_without_an_environment_has_help_too(capsys: pytest.CaptureFixture
 
 WRONG = {
     "palm": (
-        "there is no command 'palm'; there are: eval, plan, train, watch, report, bench, doctor"
+        "there is no command 'palm'; "
+        "there are: eval, plan, train, watch, export, report, bench, doctor, record"
     ),
     "trian": (
         "there is no command 'trian'; did you mean 'train'? "
-        "There are: train, plan, doctor, eval, bench, watch, report"
+        "There are: train, plan, doctor, eval, bench, watch, export, record, report"
     ),
     "train": "name an algorithm: relive train dqn --env CartPole-v1",
     "train --env x": "name an algorithm: relive train dqn --env CartPole-v1",
-    "train dnq": "there is no algorithm 'dnq'; did you mean 'dqn'? There are: dqn, td3, ddpg, c51, "
-    "sac",
+    "train dnq": "there is no algorithm 'dnq'; did you mean 'dqn'? There are: dqn, td3, ddpg, "
+    "rlpd, rainbow, c51, sac",
     f"{TRAIN} --agent.loss hubr": (
         "there is no --agent.loss 'hubr'; did you mean 'huber'? There are: huber, mse"
     ),
@@ -83,6 +86,7 @@ WRONG = {
     "train dqn --seed x": "--seed: expected a whole number, got 'x'; --env is missing",
     "train dqn --total-steps 0": "total_steps is at least 1; given 0; --env is missing",
     "watch x --every 0": "every lies between 0.05 and 3600 seconds, got 0",
+    "export x": ("there is no policy at x; `relive train` leaves one in its run directory"),
     "eval x y": "'y' belongs to no option (relive eval --help)",
     "report x y": "x is not a run directory: it has no metrics.jsonl; `relive train` makes one",
 }

@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from relive.cli.closest import ranked, unknown
-from relive.cli.options import option_names, parse, value_of
+from relive.cli.options import console, option_names, parse, value_of
 from relive.errors import ConfigError
 
 
@@ -100,3 +100,13 @@ def test_the_most_alike_name_comes_first(word: str, known: list[str], first: str
 def test_of_many_names_some_are_shown_and_the_rest_counted() -> None:
     said = unknown("thing", "zzz", ["a", "b", "c"], most=2)
     assert said == "there is no thing 'zzz'; there are: a, b and 1 more"
+
+
+@pytest.mark.parametrize(("columns", "width"), [("132", 132), ("40", 40), (None, 80), ("wide", 80)])
+def test_a_pipe_is_as_wide_as_columns_says(
+    monkeypatch: pytest.MonkeyPatch, columns: str | None, width: int
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    assert console().width == width

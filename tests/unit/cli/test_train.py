@@ -11,7 +11,7 @@ import pytest
 
 from relive.cli import train
 from relive.cli.main import main
-from relive.errors import MissingExtraError
+from relive.errors import ConfigError, MissingExtraError
 from relive.report import page
 from relive.training.records import EpisodeEnded
 
@@ -112,6 +112,15 @@ def test_settings_are_those_of_the_preset_but_for_what_is_given(out: Path) -> No
     assert settings.train_every == preset.train_every != train.TrainConfig(env="x").train_every
 
 
+def test_a_preset_of_another_sampler_does_not_stand_in_the_way() -> None:
+    words = ["rainbow", "--env", "CartPole-v1", "--replay.sampler", "uniform"]
+    assert train.settings(words).replay.alpha == 0.6  # the preset has 0.5, for priorities
+    with pytest.raises(ConfigError, match=r"replay\.alpha 0\.3 does nothing"):
+        train.settings([*words, "--replay.alpha", "0.3"])  # what is said must mean something
+    with pytest.raises(ConfigError, match="uniform"):
+        train.settings(["rainbow", "--env", "CartPole-v1", "--replay.sampler", "uniformly"])
+
+
 def test_ctrl_c_keeps_what_there_is_and_reports_it(
     out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,6 +158,14 @@ def test_a_missing_extra_is_told_and_does_not_stop_the_run(
     assert "no TensorBoard: a package is not installed: pip install 'relive[name]'\n" in said
     assert "report  none: a package is not installed: pip install 'relive[name]'\n" in said
     assert {path.name for path in out.iterdir()} == FILES - {"report.html", "tensorboard"}
+
+
+def test_a_hint_can_be_typed_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "my run"
+    out.mkdir()
+    (out / "metrics.jsonl").touch()
+    assert main([*TINY, "--out", str(out)]) == 2
+    assert f"relive train --resume '{out}'\n" in capsys.readouterr().err
 
 
 def test_a_directory_with_a_run_in_it_is_refused_and_left_alone(

@@ -26,6 +26,7 @@ from tests.unit.report.conftest import (
     EPISODES,
     EVALUATED,
     MEASURED,
+    POLICY,
     PROGRESS,
     STARTED,
 )
@@ -85,6 +86,30 @@ def test_a_view_fits_the_terminal_and_shows_everything(run: Path, width: int) ->
     ):
         assert re.sub(r"[▁▂▃▄▅▆▇█]+ *", "", expected) in re.sub(r"[▁▂▃▄▅▆▇█]+ *", "", words)
     assert any("◆" in line for line in lines)
+
+
+def test_numbers_of_a_policy_are_shown_where_there_are_some(run: Path) -> None:
+    write(run, [BEGUN, *EPISODES, *POLICY])
+    words = " ".join(once(run))
+    for name, value in (("policy loss", "-11"), ("temperature", "0.09091"), ("entropy", "-0.60")):
+        assert re.search(rf"{name} +[▁▂▃▄▅▆▇█]+ +{value}", words)
+    write(run, HALF, "w")
+    assert not re.search("policy|temperature|entropy", " ".join(once(run)))
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("records", [[BEGUN, *EPISODES, *PROGRESS], [BEGUN, *EPISODES, *POLICY]])
+def test_a_view_is_no_higher_than_the_terminal(
+    run: Path, width: int, records: list[Record]
+) -> None:
+    standing = Standing()
+    for record in [*records, MEASURED, EVALUATED, ENDED]:
+        standing.take(record)
+    state = state_of(standing, 0.0, is_long=False, written_to=None)
+    text = io.StringIO()
+    seen = view(standing, state, path=run, width=width, height=30)
+    Console(file=text, width=width).print(seen)
+    assert len(text.getvalue().splitlines()) <= 30
 
 
 def test_a_terminal_that_knows_ascii_only_gets_ascii(run: Path) -> None:

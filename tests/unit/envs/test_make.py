@@ -1,6 +1,7 @@
 """Environments by id, and what is said when there is none."""
 
 import sys
+import types
 
 import gymnasium
 import numpy as np
@@ -27,6 +28,26 @@ def test_a_misspelt_id_gets_one_line_with_its_neighbours(make, given, close):
     assert given in line
     assert close in line
     assert "\n" not in line
+
+
+def test_environments_of_a_package_that_is_missing_name_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "minatar.gym", None)
+    monkeypatch.setattr(gymnasium, "registry", dict(gymnasium.registry))
+    for name in [name for name in gymnasium.registry if name.startswith("MinAtar/")]:
+        del gymnasium.registry[name]
+    with pytest.raises(ConfigError, match="MinAtar/Breakout-v1 needs a package: pip install minat"):
+        make_env("MinAtar/Breakout-v1")
+
+
+def test_environments_of_a_package_are_found_without_an_import(monkeypatch):
+    pretended = types.ModuleType("minatar.gym")
+    calls = []
+    pretended.register_envs = lambda: calls.append("registered")
+    monkeypatch.setitem(sys.modules, "minatar.gym", pretended)
+    monkeypatch.setattr(gymnasium, "registry", {})
+    with pytest.raises(ConfigError, match="there is no environment"):  # it registered none
+        make_env("MinAtar/Breakout-v1")
+    assert calls == ["registered"]
 
 
 def test_an_id_like_no_other_gets_the_way_to_the_list():

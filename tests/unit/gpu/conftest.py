@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
@@ -28,11 +30,18 @@ class Device:
 def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     device = Device()
 
+    class Stream:
+        def __init__(self, device: object) -> None:
+            del device  # there is one
+
+        def wait_stream(self, stream: object) -> None:
+            assert stream == "stream"
+
     class Event:
         number = 0  # before it is recorded it counts as reached
 
         def record(self, stream: object) -> None:
-            assert stream == "stream"
+            assert isinstance(stream, Stream) or stream == "stream"
             device.recorded += 1
             self.number = device.recorded
 
@@ -44,6 +53,9 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
             device.done = max(device.done, self.number)
 
     monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(torch.cuda, "stream", nullcontext)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda *_: None)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _: "stream")
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: device.capturing)
     monkeypatch.setattr(pinned, "pinned_memory", lambda n: torch.zeros(n, dtype=torch.uint8))

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from relive.nn import MLP, CategoricalHead, NoisyLinear, RandomStream, draw_noise, noisy
+from relive.nn import MLP, CategoricalHead, NetworkNoise, NoisyLinear, RandomStream, noisy
 
 
 @pytest.fixture
@@ -22,17 +22,17 @@ def test_a_noisy_layer_is_linear_without_noise(generator, stream):
     layer, x = NoisyLinear(4, 3, generator), torch.randn(5, 4, generator=generator)
     mean = torch.nn.functional.linear(x, layer.weight, layer.bias)
     assert torch.equal(layer(x), mean)
-    layer.draw(stream)
+    NetworkNoise(layer).draw(stream)
     assert not torch.allclose(layer(x), mean)
-    layer.draw(None)
+    NetworkNoise(layer).draw(None)
     assert torch.equal(layer(x), mean)
 
 
 def test_the_noise_of_weights_is_the_outer_product_of_the_paper(generator, stream):
     layer, x = NoisyLinear(4, 3, generator), torch.randn(5, 4, generator=generator)
-    layer.draw(stream)
+    NetworkNoise(layer).draw(stream)
     again = RandomStream(3)
-    e_in, e_out = (e.sign() * e.abs().sqrt() for e in (again.normal(4), again.normal(3)))
+    e_in, e_out = (e.sign() * e.abs().sqrt() for e in again.normal(7).split([4, 3]))
     weight = layer.weight + layer.weight_sigma * torch.outer(e_out, e_in)
     bias = layer.bias + layer.bias_sigma * e_out
     assert torch.allclose(layer(x), torch.nn.functional.linear(x, weight, bias), atol=1e-6)
@@ -48,7 +48,7 @@ def test_first_means_and_deviations_are_those_of_the_paper(generator):
 
 def test_means_and_deviations_learn(generator, stream):
     layer = NoisyLinear(4, 3, generator)
-    layer.draw(stream)
+    NetworkNoise(layer).draw(stream)
     layer(torch.ones(2, 4)).square().sum().backward()
     assert all(bool(parameter.grad.any()) for parameter in layer.parameters())
 
@@ -57,7 +57,7 @@ def test_noise_is_drawn_for_every_layer_and_from_no_other_stream(generator, stre
     before = torch.random.get_rng_state()
     mlp = MLP(4, (8, 8), generator, layer=noisy(0.1))
     head = CategoricalHead(8, 2, 5, generator, dueling=True, layer=noisy(0.1))
-    draw_noise(torch.nn.ModuleList([mlp, head]), stream)
+    NetworkNoise(torch.nn.ModuleList([mlp, head])).draw(stream)
     layers = [*mlp.layers, head.value, head.advantage]
     assert all(bool(layer.noise_in.any() and layer.noise_out.any()) for layer in layers)
     assert torch.equal(torch.random.get_rng_state(), before)

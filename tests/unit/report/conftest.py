@@ -47,6 +47,10 @@ PROGRESS: list[Record] = [
     }
     for i in range(1, 12)
 ]
+POLICY: list[Record] = [  # as an agent with a policy tells it
+    {**record, "actor_loss": -1.0 * i, "temperature": 1.0 / i, "entropy": 0.5 - 0.1 * i}
+    for i, record in enumerate(PROGRESS, 1)
+]
 MEASURED: Record = {
     "record": "replay_measured",
     "step": 1200,

@@ -11,9 +11,19 @@ import pytest
 
 from relive.cli.main import main
 from relive.errors import InputError
-from relive.report.comparison import MOST_GROUPS, default_target, page, write_comparison
+from relive.report.comparison import MOST_GROUPS, default_folder, page, write_comparison
+from relive.report.page import page as page_of_one
 from relive.report.read import read_run
-from tests.unit.report.conftest import CONFIG, ENDED, EPISODES, EVALUATED, MEASURED, STARTED, WHOLE
+from tests.unit.report.conftest import (
+    CONFIG,
+    ENDED,
+    EPISODES,
+    EVALUATED,
+    MEASURED,
+    POLICY,
+    STARTED,
+    WHOLE,
+)
 from tests.unit.report.test_page import Tags, text_of
 
 LEARNING = ["learning", "learning_narrow", "results"]
@@ -48,6 +58,20 @@ def four(tmp_path: Path) -> list[Path]:
 
 def pictures(html: str, section: str = "s0") -> list[str]:
     return re.findall(rf'<svg role="img" aria-label="{section}_(\w+)"', html)
+
+
+@pytest.mark.parametrize(
+    ("left_out", "shown"),
+    [((), ["actor_loss", "temperature", "entropy"]), (("temperature", "entropy"), ["actor_loss"])],
+    ids=["with entropy", "without"],
+)
+def test_numbers_of_policies_are_compared_where_there_are_some(
+    tmp_path: Path, left_out: tuple[str, ...], shown: list[str]
+) -> None:
+    records = [STARTED, *({**record, **dict.fromkeys(left_out)} for record in POLICY)]
+    paths = [write(tmp_path / "runs" / f"s{seed}", records, seed=seed) for seed in (1, 2)]
+    html = write_comparison(paths).read_text(encoding="utf-8")
+    assert pictures(html) == [*TRAINING, *shown]
 
 
 def test_a_page_compares_groups_and_needs_nothing_else(four: list[Path]) -> None:
@@ -147,8 +171,8 @@ def test_what_comes_from_a_file_is_not_taken_for_html(tmp_path: Path) -> None:
 
 
 def test_the_page_stands_beside_the_runs_or_in_the_current_directory() -> None:
-    assert default_target([Path("runs/a"), Path("runs/b")]) == Path("runs/comparison.html")
-    assert default_target([Path("runs/a"), Path("old/b")]) == Path("comparison.html")
+    assert default_folder([Path("runs/a"), Path("runs/b")]) == Path("runs")
+    assert default_folder([Path("runs/a"), Path("old/b")]) == Path()
 
 
 def test_a_run_named_twice_is_refused(four: list[Path]) -> None:
@@ -172,8 +196,19 @@ def test_the_command_says_where_the_page_is(
     assert main([*words, "--out", str(out)]) == 0
     assert capsys.readouterr().out == f"{out}\n"
     assert out.read_text().startswith("<!doctype html>")
+    assert main([*words, "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'comparison.html'}\n"
+    assert main(["report", str(four[0]), "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'report.html'}\n"
     assert main(["report", str(four[0]), "--out", str(out)]) == 0
     assert "DQN on CartPole-v1" in out.read_text()
+
+
+def test_a_command_on_a_page_can_be_typed_again(tmp_path: Path) -> None:
+    runs = [write(tmp_path / "my runs" / name, [STARTED], seed=n) for n, name in enumerate("ab")]
+    quoted = " ".join(f"&#x27;{run}&#x27;" for run in runs)
+    assert f"relive report {quoted}</code>" in write_comparison(runs).read_text()
+    assert f"relive report &#x27;{runs[0]}&#x27;</code>" in page_of_one(read_run(runs[0]))
 
 
 def test_a_report_of_nothing_names_the_runs_there_are(

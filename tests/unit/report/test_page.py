@@ -16,6 +16,7 @@ from tests.unit.report.conftest import (
     EPISODES,
     EVALUATED,
     MEASURED,
+    POLICY,
     PROGRESS,
     STARTED,
     WHOLE,
@@ -136,6 +137,26 @@ def test_a_partial_run_has_a_page_with_what_there_is(
     Tags(html)
     assert re.findall(r'<svg role="img" aria-label="(\w+)"', html) == pictures
     assert words in text_of(html)
+
+
+def test_a_run_with_a_policy_shows_its_loss_temperature_and_entropy(make_run: MakeRun) -> None:
+    html = page(read_run(make_run([STARTED, *POLICY])))
+    assert re.findall(r'<svg role="img" aria-label="(\w+)"', html) == [
+        *TRAINING,
+        "temperature",
+        "entropy",
+    ]
+    words = text_of(html)
+    assert "policy loss" in html
+    assert "Temperature" in words
+    assert "Entropy" in words
+
+
+def test_a_policy_without_entropy_shows_its_loss_beside_the_values(make_run: MakeRun) -> None:
+    records = [{**record, "temperature": None, "entropy": None} for record in POLICY]
+    html = page(read_run(make_run([STARTED, *records])))
+    assert re.findall(r'<svg role="img" aria-label="(\w+)"', html) == TRAINING
+    assert "policy loss" in html
 
 
 def test_a_torn_last_line_is_mentioned(make_run: MakeRun) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 from relive import CorruptError, Episode, Field, InputError, ReplayBuffer, TrajectoryStore
-from relive.storage import episode_files, files
+from relive.storage import episode_files, episode_writer, files
 from relive.storage.episode_index import ENTRY, OPEN, TERMINATED, UNFINISHED, Index, Run
 
 FIELDS = {"obs": Field((2,)), "action": Field((), torch.int16)}
@@ -158,11 +159,90 @@ def test_data_that_is_cut_anywhere_is_noticed(made):
         found = read_one_by_one(TrajectoryStore(made, mode="r"))
         assert None in found
         assert all(a in (None, b) for a, b in zip(found, expected, strict=True))
-    (made / "data.bin").write_bytes(whole[: len(whole) // 2])
-    with TrajectoryStore(made) as store:  # data that a power cut took: the rest goes on
-        store.append(**steps(6, 70))
-        assert read_one_by_one(store)[-1][4] == list(range(70, 76))
-        assert None in read_one_by_one(store)
+
+
+@pytest.mark.parametrize("taken", [1, 100])
+def test_data_that_is_cut_is_not_written_on_and_can_be_brought_back(made, taken):
+    whole = (made / "data.bin").read_bytes()
+    expected = contents(TrajectoryStore(made, mode="r"))
+    cut = whole[:-taken]
+    (made / "data.bin").write_bytes(cut)
+    with pytest.raises(CorruptError, match=r"bring the whole file back; or read it with mode='r'"):
+        TrajectoryStore(made)
+    assert (made / "data.bin").read_bytes() == cut
+    (made / "data.bin").write_bytes(whole)
+    with TrajectoryStore(made) as store:  # the lock was let go
+        assert contents(store) == expected
+
+
+def test_a_store_that_is_removed_while_it_is_written_says_so_and_lets_go(tmp_path):
+    store, buffer = TrajectoryStore(tmp_path / "store", FIELDS), ReplayBuffer(9, FIELDS)
+    store.append(**steps(3))
+    buffer.tee(store)
+    shutil.rmtree(tmp_path / "store")
+    for call in (store.flush, store.stats, lambda: store.append(**steps(3)), lambda: len(store)):
+        with pytest.raises(CorruptError, match=r"has been removed while the store was open"):
+            call()
+    with pytest.raises(CorruptError, match="has been removed"):
+        store.close()
+    store.close()  # it is
+    with pytest.raises(InputError, match="is closed"):
+        store.flush()
+    with TrajectoryStore(tmp_path / "store", FIELDS) as other:
+        other.append(**steps(3))
+
+
+def test_a_reader_of_a_removed_store_is_told(made):
+    store = TrajectoryStore(made, mode="r")
+    shutil.rmtree(made)
+    for call in (store.refresh, store.stats, store.check):
+        with pytest.raises(CorruptError, match="cannot be read"):
+            call()
+
+
+def test_what_is_lost_when_nobody_can_be_told_is_warned_of(tmp_path, monkeypatch):
+    store, buffer = TrajectoryStore(tmp_path, FIELDS), ReplayBuffer(9, FIELDS)
+    buffer.tee(store)
+    buffer.add(**{name: values[0] for name, values in steps(5).items()}, truncated=False)
+    with monkeypatch.context() as full:
+        full.setattr(episode_writer, "write_all", _is_full)
+        del store, buffer  # which hold each other
+        with pytest.warns(RuntimeWarning, match=r"what waited for the store in .* is lost: no sp"):
+            gc.collect()
+    TrajectoryStore(tmp_path).close()  # files and lock were let go
+
+
+def test_what_a_tee_was_given_is_written_when_all_is_garbage(tmp_path):
+    for number in range(5):  # the collector takes a cycle in an order of its own
+        store, buffer = TrajectoryStore(tmp_path / "store", FIELDS), ReplayBuffer(9, FIELDS)
+        buffer.tee(store)
+        buffer.add(**{name: values[0] for name, values in steps(5).items()}, truncated=True)
+        del store, buffer
+        gc.collect()
+        assert len(TrajectoryStore(tmp_path / "store", mode="r")) == number + 1
+
+
+def _is_full(file, chunk):
+    raise OSError("no space")
+
+
+def test_a_buffer_is_not_saved_into_what_is_something_else(made, tmp_path):
+    buffer = ReplayBuffer(5, FIELDS)
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page" / "manifest.json").write_text('{"name": "a web page"}')
+    for place, said in (
+        (made, "holds a trajectory store"),
+        (tmp_path / "page", "that of something else"),
+        (tmp_path / "page" / "manifest.json", "is a file; a buffer is saved into a folder"),
+    ):
+        before = sorted(tmp_path.rglob("*"))
+        for background in (False, True):
+            with pytest.raises(InputError, match=said):
+                buffer.save(place, background=background)
+        assert sorted(tmp_path.rglob("*")) == before
+    buffer.save(tmp_path / "saved")
+    buffer.save(tmp_path / "saved")
+    ReplayBuffer(5, FIELDS).save(tmp_path / "saved")
 
 
 def test_zeros_behind_the_index_are_left_out(made):

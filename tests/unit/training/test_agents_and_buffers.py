@@ -5,10 +5,11 @@ import pytest
 
 from relive import Proportional, RankBased, Recent, ReplayBuffer, Uniform
 from relive.agents import C51Config, DDPGConfig, DQNConfig, SACConfig, TD3Config
+from relive.agents.kinds import AGENTS, CONFIGS, algorithm_of
 from relive.envs import make_vector_env
 from relive.errors import ConfigError
 from relive.training import ReplayConfig, TrainConfig, Trainer, build, load_policy, save_policy
-from relive.training.algorithms import AGENTS, CONFIGS, CONTINUOUS, actions_of, algorithm_of
+from relive.training.algorithms import CONTINUOUS, actions_of
 from relive.training.records import Evaluated, RunEnded, TrainingProgress
 from relive.training.run import resume, run
 from tests.unit.training.test_resume import Interrupt, assert_same_run
@@ -114,8 +115,8 @@ def test_learning_starts_counts_online_rows_only(algorithm):
     env.close()
     parts = build(config, buffer)
     seen = []
-    update = parts.agent.update
-    parts.agent.update = lambda *batches: (seen.append(len(buffer)), update(*batches))[1]
+    learn = parts.agent.learn
+    parts.agent.learn = lambda *given: (seen.append(len(buffer)), learn(*given))[1]
     for _ in Trainer(config, parts).records():
         pass
     assert seen == [30 + 11]

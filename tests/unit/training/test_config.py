@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from relive import Proportional, RankBased, Recent, Uniform
+from relive.agents.kinds import CONFIGS
 from relive.errors import ConfigError, InputError
 from relive.schedules import Linear
 from relive.training import PRESETS, ReplayConfig, TrainConfig, preset
-from relive.training.algorithms import CONFIGS
+from relive.training.presets import RECIPES
 from tests.unit.training.tiny import tiny
 
 
@@ -78,6 +79,12 @@ DUE = [
 @pytest.mark.parametrize(("before", "after", "due"), DUE)
 def test_updates_fall_due_at_every_multiple_of_train_every(before, after, due):
     assert tiny().updates_due(before, after) == due
+
+
+def test_updates_start_once_random_steps_are_over_and_a_batch_is_sure_to_be_there():
+    assert tiny().updates_start == 100
+    assert tiny({"batch_size": 128}).updates_start == 127  # the 128th step makes the batch whole
+    assert tiny({"batch_size": 128, "n_step": 3}, num_envs=4).updates_start == 135
 
 
 def test_the_plan_is_what_falls_due_in_the_whole_run():
@@ -152,6 +159,36 @@ def test_an_environment_without_a_preset_gets_the_defaults():
     for algorithm, config in CONFIGS.items():
         found = preset(algorithm, "Nowhere-v0")
         assert (found.algorithm, found.env, found.agent) == (algorithm, "Nowhere-v0", config())
-    for (algorithm, env), found in PRESETS.items():
-        assert (found.algorithm, found.env) == (algorithm, env)
-        assert preset(algorithm, env) is found
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_recipe_has_defaults_and_presets_of_one_agent(recipe):
+    agent = {"rainbow": "c51", "rlpd": "sac"}.get(recipe, recipe)
+    assert preset(recipe, "Nowhere-v0").algorithm == agent
+    assert preset(recipe, "Nowhere-v0").env == "Nowhere-v0"
+    for (word, env), found in PRESETS.items():
+        if word == recipe:
+            assert (found.algorithm, found.env) == (agent, env)
+            assert preset(recipe, env) is found
+
+
+def test_rainbow_is_all_six_parts_together():
+    found = preset("rainbow", "Nowhere-v0")
+    agent = found.agent
+    assert (agent.double, agent.dueling, agent.noisy_sigma, agent.atoms) == (True, True, 0.5, 51)
+    assert (found.replay.sampler, found.replay.n_step) == ("proportional", 3)
+    assert [agent.epsilon(100)(step) for step in (0, 50)] == [0.0, 0.0]  # the noise explores
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "proportional", "rank"])
+@pytest.mark.parametrize("window", ["all", "recent", "ere"])
+def test_another_way_to_draw_leaves_behind_what_it_does_not_have(sampler, window):
+    before = ReplayConfig(
+        sampler="proportional", alpha=0.5, eps=1e-3, window="ere", eta=0.99, batch_size=32
+    )
+    found = before.drawing(sampler, window)
+    assert (found.sampler, found.window, found.batch_size) == (sampler, window, 32)
+    assert found.alpha == (0.6 if sampler == "uniform" else 0.5)
+    assert found.eps == (1e-3 if sampler == "proportional" else 1e-6)
+    assert found.eta == (0.99 if window == "ere" else 0.996)
+    assert before.drawing(None, None) == before

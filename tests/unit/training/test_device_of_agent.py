@@ -22,6 +22,7 @@ class Listener:
     """An agent that learns nothing, and notes what it is given."""
 
     updates = 0
+    generators = ()
 
     def __init__(self, device: str) -> None:
         self.device = torch.device(device)
@@ -30,7 +31,11 @@ class Listener:
     def act(self, obs: Any, _epsilon: float) -> Any:
         return np.zeros(len(obs), dtype=np.int64)
 
-    def update(self, batch: Batch) -> UpdateResult:
+    def due(self, _update: int) -> bool:
+        return False
+
+    def learn(self, batches: list[Batch], _due: bool) -> UpdateResult:
+        (batch,) = batches
         self.given.append(batch)
         return UpdateResult(td_error=1 / (1 + batch.ids), metrics={"loss": batch.weights.mean()})
 

@@ -5,6 +5,8 @@ import itertools
 import pytest
 import torch
 
+from relive import ReplayBuffer
+from relive.envs.make import make_vector_env
 from relive.training import Trainer, build, train
 from relive.training.records import (
     EpisodeEnded,
@@ -93,13 +95,36 @@ def test_every_step_is_counted_in_an_episode_or_still_going_on(num_envs):
     assert parts.buffer.stats()["draws"] == parts.agent.updates * config.replay.batch_size
 
 
-def test_no_update_is_made_before_the_buffer_has_a_batch():
-    config = tiny(learning_starts=0, total_steps=40)
+@pytest.mark.parametrize(
+    ("settings", "updates"),
+    [
+        # 16 rows make a batch: 2 updates at steps 16, 20, ... 40
+        ({}, 14),
+        # the last 2 steps of each environment may still wait: 22 of 24 steps, 20, 24, ... 40
+        ({"n_step": 3}, 12),
+        ({"n_step": 3, "num_envs": 4}, 10),
+    ],
+    ids=str,
+)
+def test_no_update_is_planned_or_made_before_the_buffer_has_a_batch(settings, updates):
+    replay = {"n_step": settings.pop("n_step", 1)}
+    config = tiny(replay, {"lr_end": 0.0}, learning_starts=0, total_steps=40, **settings)
     parts = build(config)
-    *_, ended = Trainer(config, parts).records()
-    # 2 updates at steps 4, 8, ... 40, but for those before 16 rows are held
-    assert config.planned_updates == 20
-    assert ended.updates == 14
+    records = list(Trainer(config, parts).records())
+    assert config.planned_updates == records[-1].updates == updates
+    # so that what follows from the plan comes to its end
+    assert parts.agent.learning_rate.schedule(records[-1].updates) == 0.0
+    assert parts.buffer.beta == pytest.approx(1.0)
+
+
+def test_a_buffer_that_does_not_track_reuse_trains_and_tells_nothing_of_it():
+    config = tiny()
+    env = make_vector_env(config.env)
+    buffer = ReplayBuffer.for_env(env, 200)
+    env.close()
+    (measured,) = of_kind(Trainer(config, build(config, buffer)).records(), ReplayMeasured)
+    assert (measured.age_counts, measured.reuse_counts) == (None, None)
+    assert measured.stats["added"] == 300
 
 
 def test_without_priorities_there_is_no_beta_and_no_histogram():
@@ -144,14 +169,14 @@ def test_a_stopped_run_tells_what_it_knows():
 def test_ctrl_c_inside_a_step_ends_the_run_in_good_order(monkeypatch):
     config = tiny()
     parts = build(config)
-    update = parts.agent.update
+    learn = parts.agent.learn
 
-    def interrupted_at_the_tenth_update(batch):
+    def interrupted_at_the_tenth_update(batches, due):
         if parts.agent.updates == 9:
             raise KeyboardInterrupt
-        return update(batch)
+        return learn(batches, due)
 
-    monkeypatch.setattr(parts.agent, "update", interrupted_at_the_tenth_update)
+    monkeypatch.setattr(parts.agent, "learn", interrupted_at_the_tenth_update)
     *_, measured, ended = Trainer(config, parts).records()
     assert isinstance(measured, ReplayMeasured)
     assert ended.interrupted

@@ -1,29 +1,11 @@
-"""Means, episodes and histograms on small numbers."""
+"""Episodes and histograms on small numbers."""
 
 import numpy as np
 import pytest
 import torch
 
-from relive.training.measure import Episodes, MetricMeans, priority_histogram
+from relive.training.measure import Episodes, priority_histogram
 from relive.training.records import EpisodeEnded
-
-
-def test_means_start_anew_each_time_they_are_taken():
-    means = MetricMeans()
-    assert means.take() == {}
-    for loss in (1.0, 2.0, 6.0):
-        means.add({"loss": torch.tensor(loss), "q": torch.tensor(-loss)})
-    assert means.take() == {"loss": 3.0, "q": -3.0}
-    assert means.take() == {}
-    means.add({"loss": torch.tensor(5.0), "q": torch.tensor(0.0)})
-    assert means.take() == {"loss": 5.0, "q": 0.0}
-
-
-def test_adding_a_metric_keeps_the_tensor_that_was_given():
-    means, loss = MetricMeans(), torch.tensor(1.0)
-    means.add({"loss": loss})
-    means.add({"loss": loss})
-    assert loss == 1.0
 
 
 def test_episodes_are_told_with_their_return_and_length():

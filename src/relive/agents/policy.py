@@ -1,7 +1,8 @@
 """A trained policy as one file.
 
 `policy.safetensors` holds the weights and, in its metadata, all that is needed to rebuild the
-network: no code is run to read it, and neither the environment nor the buffer is needed.
+network: no code is run to read it, and neither the environment nor the buffer is needed (nor is
+any of their code imported).
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from relive.agents import ActionScale
-from relive.errors import InputError
+from relive.agents.kinds import agent_config, algorithm_of, new_agent
+from relive.errors import InputError, MissingExtraError, ReliveError
 from relive.fields import Field
-from relive.training.algorithms import algorithm_of, new_agent
-from relive.training.config import agent_config
+from relive.nn.action_scale import ActionScale
 
 if TYPE_CHECKING:
     from relive.agents.agent import Agent
@@ -30,8 +30,6 @@ FORMAT = "relive-policy-1"
 
 def save_policy(agent: Agent, path: Path | str) -> None:
     """Writes the network by which `agent` acts to `path`, in one step: a file there stays whole."""
-    from safetensors.torch import save_file
-
     path = Path(path)
     metadata = {
         "format": FORMAT,
@@ -43,7 +41,7 @@ def save_policy(agent: Agent, path: Path | str) -> None:
     # parameters are views of one vector, which the format does not allow
     weights = {name: value.clone() for name, value in agent.policy.state_dict().items()}
     unfinished = path.with_suffix(".part")
-    save_file(weights, unfinished, metadata)
+    _safetensors().torch.save_file(weights, unfinished, metadata)
     unfinished.replace(path)
 
 
@@ -55,35 +53,54 @@ def load_policy(path: Path | str, device: torch.device | str = "cpu") -> Agent:
         device: Where its network goes.
 
     Raises:
-        InputError: There is no such file, or it holds no policy of relive.
+        InputError: There is no such file, it holds no policy of relive, or is damaged.
+        MissingExtraError: safetensors is not installed.
     """
-    from safetensors import SafetensorError, safe_open
-
     path = Path(path)
     path = path / POLICY if path.is_dir() else path
     if not path.is_file():
         raise InputError(
             f"there is no policy at {path}; `relive train` leaves one in its run directory"
         )
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no mapping
-    except SafetensorError as error:
-        raise InputError(f"{path} is not a safetensors file: {error}") from None
+    metadata, weights = _read(path)
     if metadata.get("format") != FORMAT:
         raise InputError(
             f"{path} does not hold a policy of this version: expected format {FORMAT}, "
             f"found {metadata.get('format')}"
         )
-    agent = new_agent(
-        agent_config(metadata["algorithm"], json.loads(metadata["agent"])),
-        _fields_from_json(json.loads(metadata["obs"])),
-        _actions_from_text(metadata),
-        device=device,
-    )
-    agent.policy.load_state_dict(weights)
+    try:
+        agent = new_agent(
+            agent_config(metadata["algorithm"], json.loads(metadata["agent"])),
+            _fields_from_json(json.loads(metadata["obs"])),
+            _actions_from_text(metadata),
+            device=device,
+        )
+        agent.policy.load_state_dict(weights)
+    except ReliveError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        what = " ".join(str(error).split())[:200]
+        raise InputError(f"the policy in {path} cannot be read: {what}") from None
     return agent
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
+    """Metadata and weights."""
+    safetensors = _safetensors()
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            return metadata, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no mapping
+    except safetensors.SafetensorError as error:
+        raise InputError(f"{path} is not a safetensors file: {error}") from None
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.torch
+    except ImportError:
+        raise MissingExtraError("safetensors", extra="train") from None
+    return safetensors
 
 
 def _actions_to_text(actions: int | ActionScale) -> dict[str, str]:

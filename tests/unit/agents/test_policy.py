@@ -1,14 +1,17 @@
 """A policy as a file."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 
 from relive import Field
-from relive.agents import DQN, DQNConfig
+from relive.agents import DQN, DQNConfig, load_policy, save_policy
 from relive.errors import InputError
-from relive.training import load_policy, save_policy
 from tests.unit.agents.batches import values
 
 
@@ -47,6 +50,31 @@ def test_what_holds_no_policy_is_refused(tmp_path):
     save_file({"w": torch.zeros(1)}, tmp_path / "policy.safetensors")
     with pytest.raises(InputError, match="expected format relive-policy-1, found None"):
         load_policy(tmp_path)
+
+
+def test_a_damaged_policy_is_refused_with_a_word_on_what_is_wrong(tmp_path):
+    path = tmp_path / "policy.safetensors"
+    agent = DQN(Field((4,)), 2, DQNConfig(hidden=(8,)))
+    save_policy(agent, path)
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+        weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no mapping
+    for changed in ({"agent": "{}"}, {"algorithm": "ppo"}, {"obs": "[1]"}, {"num_actions": "3"}):
+        save_file(weights, path, {**metadata, **changed})
+        with pytest.raises(InputError, match=r"the policy in .* cannot be read"):
+            load_policy(path)
+
+
+def test_loading_a_policy_imports_neither_buffer_nor_kernels_nor_environments(tmp_path):
+    save_policy(DQN(Field((4,)), 2, DQNConfig(hidden=(8,))), tmp_path / "policy.safetensors")
+    program = (
+        "import sys; from relive.agents import load_policy; load_policy(sys.argv[1]); "
+        "others = {'numba', 'gymnasium', 'relive.buffer', 'relive.ops', 'relive.training'}; "
+        "print(sorted(others & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def _as_numpy(obs):

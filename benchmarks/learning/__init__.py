@@ -1,0 +1,1 @@
+"""What the agents learn: runs, their results, and what was asked of them."""

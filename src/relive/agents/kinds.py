@@ -1,0 +1,54 @@
+"""The agents by name: one table, from the word on the command line to the class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from relive.agents.c51 import C51, C51Config
+from relive.agents.ddpg import DDPG, DDPGConfig
+from relive.agents.dqn import DQN, DQNConfig
+from relive.agents.sac import SAC, SACConfig
+from relive.agents.td3 import TD3, TD3Config
+
+if TYPE_CHECKING:
+    from relive.agents.agent import Agent
+    from relive.fields import Field, Fields
+    from relive.nn.action_scale import ActionScale
+
+Algorithm = Literal["dqn", "c51", "ddpg", "td3", "sac"]
+AgentConfig = DQNConfig | C51Config | DDPGConfig | TD3Config | SACConfig
+
+CONFIGS: dict[Algorithm, type[AgentConfig]] = {
+    "dqn": DQNConfig,
+    "c51": C51Config,
+    "ddpg": DDPGConfig,
+    "td3": TD3Config,
+    "sac": SACConfig,
+}
+AGENTS: dict[Algorithm, Any] = {"dqn": DQN, "c51": C51, "ddpg": DDPG, "td3": TD3, "sac": SAC}
+
+
+def algorithm_of(config: AgentConfig) -> Algorithm:
+    """The name of the agent that these are settings of."""
+    return next(name for name, kind in CONFIGS.items() if type(config) is kind)
+
+
+def agent_config(algorithm: str, plain: dict[str, Any]) -> AgentConfig:
+    """The settings of an agent from plain values.
+
+    Raises:
+        KeyError: There is no such algorithm, or the settings have no `hidden`.
+        TypeError: A setting is unknown.
+    """
+    kind = next((kind for name, kind in CONFIGS.items() if name == algorithm), None)
+    if kind is None:
+        raise KeyError(f"algorithm {algorithm}")
+    return kind(**dict(plain, hidden=tuple(plain["hidden"])))
+
+
+def new_agent(
+    config: AgentConfig, obs: Field | Fields, actions: int | ActionScale, **settings: Any
+) -> Agent:
+    """An agent with these settings; `settings` are the other arguments of its class."""
+    agent: Agent = AGENTS[algorithm_of(config)](obs, actions, config, **settings)
+    return agent

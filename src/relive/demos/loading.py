@@ -1,0 +1,252 @@
+"""Demonstrations into a buffer: read, chosen, checked, and only then written and pinned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relive.demos.demonstration import Demonstration, DoneMeans, LastStep, part, reading
+from relive.demos.formats import FormatName, found, read
+from relive.errors import ConfigError, InputError, shown
+from relive.gpu.capture import require_no_capture
+from relive.ops import words as w
+from relive.trajectories import require_between_episodes
+from relive.writing.packer import whole_batch
+from relive.writing.stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from relive.buffer import ReplayBuffer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which episodes to take: those that pass all of it.
+
+    Attributes:
+        successful_only: Those that the file calls a success.
+        min_return: Those whose return is at least this; None for all.
+
+    Raises:
+        ConfigError: A value of a wrong type, or NaN.
+    """
+
+    successful_only: bool = False
+    min_return: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.successful_only, bool):
+            raise ConfigError(
+                f"successful_only is True or False; given {shown(self.successful_only)}"
+            )
+        least = self.min_return
+        number = isinstance(least, int | float) and not isinstance(least, bool) and least == least
+        if least is not None and not number:
+            raise ConfigError(f"min_return is a number, or None; given {shown(least)}")
+
+    def __call__(self, episode: Demonstration) -> bool:
+        """Whether an episode passes.
+
+        Raises:
+            InputError: The file does not say whether it was a success.
+        """
+        if self.successful_only and episode.success is None:
+            raise InputError(
+                f"{episode.name}: the file does not say whether it was a success; choose by "
+                "min_return, or by a function of your own"
+            )
+        if self.successful_only and not episode.success:
+            return False
+        return self.min_return is None or episode.episode_return >= self.min_return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What came into a buffer.
+
+    Attributes:
+        path: Where from.
+        format: Of it.
+        episodes: Episodes that were written.
+        rows: Rows that they are, one a step.
+        returns: Of those episodes.
+        skipped: Episodes that were read and did not pass, or had no step left.
+        dropped_steps: Last steps that were left out (`last_step="drop"`).
+        pinned: Whether they were pinned.
+    """
+
+    path: Path
+    format: FormatName
+    episodes: int
+    rows: int
+    returns: tuple[float, ...]
+    skipped: int
+    dropped_steps: int
+    pinned: bool
+
+
+def load(
+    buffer: ReplayBuffer,
+    path: str | Path,
+    *,
+    where: Callable[[Demonstration], bool] | None = None,
+    limit: int | None = None,
+    pin: bool = True,
+    reserve: int = 0,
+    batch_size: int | None = None,
+    format: FormatName | None = None,
+    last_step: LastStep | None = None,
+    done_means: DoneMeans | None = None,
+) -> Loaded:
+    """Write the episodes of a file into an empty buffer and pin them.
+
+    Each is given to `extend` as a stream of its own, so n-step returns are folded as the buffer
+    folds them and none runs into the next. Of dict observations only what the buffer has is read.
+    The episodes are held in memory until all have been read and checked.
+
+    Args:
+        buffer: Without rows, unless `pin` is False.
+        path: As in `read`.
+        where: A `Filter`, or any function of a `Demonstration`; None takes all.
+        limit: At most so many episodes, the first that pass; those behind them are not read.
+        pin: Call `pin_demonstrations`. Without, several files can be loaded one after the other;
+            then pin all of them: `buffer.pin_demonstrations(len(buffer))`.
+        reserve: As in `pin_demonstrations`.
+        batch_size: Refuse unless so many other rows fit beside them.
+        format: As in `read`.
+        last_step: As in `read`.
+        done_means: As in `read`.
+
+    Raises:
+        InputError: No episode passes, fields that do not fit, a buffer that has rows, no room.
+        CorruptError: A file that is damaged or not whole.
+        UnsupportedError: A pickle, or something else that is not read.
+        ConfigError: As `read`.
+        MissingExtraError: A package to read it with is not installed. Nothing has changed in any
+            of these cases.
+    """
+    _check(buffer, where, limit)
+    episodes = read(
+        path, format=format, keys=_keys(buffer), last_step=last_step, done_means=done_means
+    )
+    place, skipped = Path(path), 0
+    chosen: list[Demonstration] = []
+    while len(chosen) != limit and (episode := next(episodes, None)) is not None:
+        if len(episode) and (where is None or _passes(where, episode, place)):
+            with reading(f"{place}: {episode.name}"):
+                chosen.append(_fitted(buffer, episode))
+        else:
+            skipped += 1
+    if not chosen:
+        raise InputError(f"{place}: none of its {skipped} episodes passes")
+    rows = sum(map(len, chosen))
+    with buffer._lock:
+        if pin:
+            _require_room(buffer, rows, reserve, batch_size)
+        require_between_episodes(buffer, 0)
+        for episode in chosen:
+            _write(buffer, episode)
+        if pin:
+            buffer.pin_demonstrations(rows, batch_size=batch_size, reserve=reserve)
+    return Loaded(
+        path=place,
+        format=found(place),
+        episodes=len(chosen),
+        rows=rows,
+        returns=tuple(episode.episode_return for episode in chosen),
+        skipped=skipped,
+        dropped_steps=sum(episode.dropped for episode in chosen),
+        pinned=pin,
+    )
+
+
+def _check(buffer: Any, where: Any, limit: Any) -> None:
+    """Refuse arguments that cannot be meant, before anything is read."""
+    if not hasattr(buffer, "_layout"):
+        raise InputError(f"load writes into a ReplayBuffer; given {shown(buffer)}")
+    if own := sorted(set(buffer._layout.fields) - {"obs", "action"}):
+        raise InputError(f"no file has the buffer's own fields {own}; give them to extend yourself")
+    if where is not None and not callable(where):
+        raise InputError(f"where is a Filter or a function of an episode; given {shown(where)}")
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise InputError(f"limit is a whole number >= 1, or None; given {shown(limit)}")
+
+
+def _keys(buffer: ReplayBuffer) -> list[str] | None:
+    """Dotted names of the observations that the buffer has; None where they are no dict."""
+    if isinstance(buffer._layout.tree["obs"], str):
+        return None
+    names = (name for name in buffer._layout.columns if name.startswith("obs."))
+    return [name.removeprefix("obs.") for name in names]
+
+
+def _passes(where: Callable[[Demonstration], bool], episode: Demonstration, path: Path) -> bool:
+    try:
+        return bool(where(episode))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _fitted(buffer: ReplayBuffer, episode: Demonstration) -> Demonstration:
+    """The episode with values that the buffer takes.
+
+    Raises:
+        InputError: A shape, dtype or key that does not fit.
+    """
+    tree = buffer._layout.tree
+    fitting = {
+        name: _fit(getattr(episode, name), tree[name], buffer)
+        for name in ("obs", "action", "next_obs")
+    }
+    episode = replace(episode, **fitting)
+    Stream(buffer._layout, _columns(episode, 0, len(episode)), num_lanes=None)
+    return episode
+
+
+def _fit(values: Any, tree: Any, buffer: ReplayBuffer) -> Any:
+    """What the buffer has of a field; one number a step is the same as a vector of one."""
+    if isinstance(tree, str):
+        shape = buffer._layout.columns[tree].field.shape
+        narrow = not isinstance(values, dict) and {values.shape[1:], shape} == {(), (1,)}
+        return values.reshape(len(values), *shape) if narrow else values
+    if not isinstance(values, dict) or not tree.keys() <= values.keys():
+        return values  # refused where it is checked
+    return {key: _fit(values[key], branch, buffer) for key, branch in tree.items()}
+
+
+def _columns(episode: Demonstration, start: int, stop: int) -> dict[str, Any]:
+    names = ("obs", "action", "reward", "next_obs", "terminated", "truncated")
+    return {name: part(getattr(episode, name), start, stop) for name in names}
+
+
+def _require_room(buffer: ReplayBuffer, rows: int, reserve: int, batch_size: int | None) -> None:
+    """Refuse what `pin_demonstrations` would refuse once the rows are written."""
+    require_no_capture(buffer.device, "load")
+    if isinstance(reserve, bool) or not isinstance(reserve, int) or reserve < 0:
+        raise InputError(f"reserve is a whole number >= 0; given {shown(reserve)}")
+    online = 1 if batch_size is None else whole_batch(batch_size)
+    waiting = int(buffer._state.lanes[:, w.LANE_COUNT].sum())
+    if len(buffer) or waiting:
+        raise InputError(
+            f"demonstrations come first, but the buffer has {len(buffer)} rows and {waiting} steps "
+            "that wait; load into a new buffer, or with pin=False"
+        )
+    if rows + reserve + online > buffer.capacity:
+        raise InputError(
+            f"{rows} demonstrations and reserve={reserve} leave "
+            f"{max(0, buffer.capacity - rows - reserve)} of {buffer.capacity} rows for others, "
+            f"fewer than {online}; make the buffer larger, or take fewer episodes (limit, where)"
+        )
+
+
+def _write(buffer: ReplayBuffer, episode: Demonstration) -> None:
+    """Give an episode to a buffer; flags before its end (robomimic has them) cut it there."""
+    ends = np.flatnonzero(episode.terminated | episode.truncated) + 1
+    cuts = sorted({0, *ends.tolist(), len(episode)})
+    for start, stop in pairwise(cuts):
+        buffer.extend(**_columns(episode, start, stop))

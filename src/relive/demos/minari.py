@@ -1,0 +1,237 @@
+"""Datasets of Minari: HDF5, Arrow or Parquet, with a file of metadata.
+
+    NAME/data/metadata.json       spaces, counts, data_format
+    NAME/data/main_data.hdf5      a group for each episode: T + 1 observations, T of all else
+    NAME/data/0/part-0.arrow      a table for each: T + 1 rows, and the last one is padding but for
+                                  its observation; T is in 0/metadata.json
+
+T  steps of an episode
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relive.demos import arrow, hdf5
+from relive.demos.demonstration import Demonstration, Options, demonstration, reading
+from relive.errors import CorruptError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+METADATA, MAIN = "metadata.json", "main_data.hdf5"
+SUCCESS = ("success", "is_success", "goal_achieved")  # names in infos
+SMALLEST_PICTURE = 32
+
+
+def folder_of(path: Path) -> Path | None:
+    """The folder with the data, if this is one or the dataset around it."""
+    for folder in (path, path / "data"):
+        if (folder / MAIN).is_file() or (folder / METADATA).is_file():
+            return folder
+    return None
+
+
+def episodes(path: Path, options: Options) -> Iterator[Demonstration]:
+    """The episodes, in order; `path` is the dataset, its folder `data`, or its HDF5 file."""
+    folder = path.parent if path.is_file() else folder_of(path)
+    if folder is None:
+        raise CorruptError(f"there is neither {METADATA} nor {MAIN}")
+    # Files of earlier versions have no metadata beside them.
+    metadata = json_of(folder / METADATA) if (folder / METADATA).exists() else {}
+    kind = metadata.get("data_format", "hdf5")
+    if kind not in ("hdf5", "arrow", "parquet"):
+        raise UnsupportedError(f"data_format {kind!r} is not read; hdf5, arrow and parquet are")
+    if kind == "hdf5":
+        yield from _from_hdf5(folder / MAIN, metadata, options)
+    else:
+        yield from _from_tables(folder, kind, metadata, options)
+
+
+def _from_hdf5(path: Path, metadata: dict[str, Any], options: Options) -> Iterator[Demonstration]:
+    pictures = {part: _pictures(metadata, part) for part in ("observation", "action")}
+    threshold = _threshold(metadata)
+    with hdf5.opened(path) as file:
+        there = sum(name.startswith("episode_") for name in file)
+        count = metadata.get("total_episodes", there)
+        if there != count:
+            raise CorruptError(f"{METADATA} tells of {count} episodes, {MAIN} has {there}")
+        for number in range(there):
+            name = f"episode_{number}"
+            with reading(name):
+                group = hdf5.member(file, name)
+                found = demonstration(
+                    name,
+                    obs=hdf5.tree(
+                        group, "observations", keys=options.keys, images=pictures["observation"]
+                    ),
+                    action=hdf5.tree(group, "actions", images=pictures["action"]),
+                    reward=(reward := hdf5.array(group, "rewards")),
+                    terminated=hdf5.array(group, "terminations"),
+                    truncated=hdf5.array(group, "truncations"),
+                    success=_success(_flags_of(group), reward, threshold),
+                    seed=_whole(group.attrs.get("seed")),
+                )
+                _require_steps(found, group.attrs.get("total_steps"))
+            yield found
+
+
+def _from_tables(
+    folder: Path, kind: str, metadata: dict[str, Any], options: Options
+) -> Iterator[Demonstration]:
+    spaces = {part: _space(metadata, part) for part in ("observation", "action")}
+    pictures = {part: _pictures(metadata, part) for part in ("observation", "action")}
+    threshold = _threshold(metadata)
+    count = _whole(metadata.get("total_episodes"))
+    if count is None:
+        raise CorruptError(f"{METADATA} has no total_episodes")
+    for number in range(count):
+        name, file = f"episode_{number}", f"{number}/part-0.{kind}"
+        with reading(file):
+            told = json_of(folder / str(number) / METADATA)
+            steps = _whole(told.get("total_steps"))
+            if steps is None:
+                raise CorruptError(f"its {METADATA} has no total_steps")
+            table = arrow.table_of(folder / file)
+            if len(table) != steps + 1:
+                raise CorruptError(
+                    f"{len(table)} rows, expected {steps + 1}: its {steps} steps and one more "
+                    "observation"
+                )
+            fields = {}
+            for column, part in (("observations", "observation"), ("actions", "action")):
+                values = arrow.tree(
+                    arrow.column(table, column),
+                    column,
+                    keys=options.keys if part == "observation" else None,
+                    images=pictures[part],
+                )
+                fields[column] = _shaped(values, spaces[part])
+            flags = {
+                column: arrow.array(arrow.column(table, column), column)[:steps]
+                for column in ("rewards", "terminations", "truncations")
+            }
+            success = _flags_in(table)
+            found = demonstration(
+                name,
+                obs=fields["observations"],
+                action=_first(fields["actions"], steps),
+                reward=flags["rewards"],
+                terminated=flags["terminations"],
+                truncated=flags["truncations"],
+                success=_success(success, flags["rewards"], threshold),
+                seed=_whole(told.get("seed")),
+            )
+        yield found
+
+
+def json_of(path: Path) -> dict[str, Any]:
+    """A file of JSON that is an object.
+
+    Raises:
+        CorruptError: It is not there, or is something else.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CorruptError(f"{path.name} cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise CorruptError(f"{path.name} is no JSON object")
+    return found
+
+
+def _require_steps(found: Demonstration, told: Any) -> None:
+    if told is not None and _whole(told) != len(found):
+        raise CorruptError(f"{len(found)} steps, but total_steps is {told}")
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number from 0 on; None for anything else."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0
+    return int(value) if whole else None
+
+
+def _success(
+    flags: NDArray[Any] | None, reward: NDArray[Any], threshold: float | None
+) -> bool | None:
+    """Whether a step says so, or else whether the return is what the environment asks for."""
+    if flags is not None:
+        return bool(np.asarray(flags).astype(bool).any())
+    return None if threshold is None else float(np.sum(reward, dtype=np.float64)) >= threshold
+
+
+def _flags_of(group: Any) -> NDArray[Any] | None:
+    infos = hdf5.member(group, "infos") if "infos" in group else {}
+    return next((hdf5.array(infos, name) for name in SUCCESS if name in infos), None)
+
+
+def _flags_in(table: Any) -> NDArray[Any] | None:
+    if "infos" not in table.column_names:
+        return None
+    infos = arrow.column(table, "infos")
+    names = [field.name for field in infos.type]
+    return next((arrow.array(infos.field(n), n) for n in SUCCESS if n in names), None)
+
+
+def _threshold(metadata: dict[str, Any]) -> float | None:
+    """The return from which the environment counts as solved."""
+    try:
+        value = json.loads(metadata.get("env_spec") or "{}").get("reward_threshold")
+    except (ValueError, TypeError, AttributeError):
+        raise CorruptError(f"env_spec in {METADATA} is no JSON object") from None
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _space(metadata: dict[str, Any], part: str) -> Any:
+    """A space as it is told, or None."""
+    told = metadata.get(f"{part}_space")
+    return json.loads(told) if isinstance(told, str) else told
+
+
+def _parts(space: Any) -> dict[str, Any]:
+    """The spaces that a space is made of, by name."""
+    parts = space.get("subspaces") if isinstance(space, dict) else None
+    if isinstance(parts, list):
+        return {str(number): part for number, part in enumerate(parts)}
+    return parts or {}
+
+
+def _pictures(metadata: dict[str, Any], part: str) -> frozenset[str]:
+    """Dotted names of what is kept as JPEG: bytes of at least 32 x 32, unless it is said not."""
+    if not metadata.get("jpeg_encoding", True):
+        return frozenset()
+    return frozenset(_picture_names(_space(metadata, part), ""))
+
+
+def _picture_names(space: Any, prefix: str) -> Iterator[str]:
+    parts = _parts(space)
+    for name, inner in parts.items():
+        yield from _picture_names(inner, f"{prefix}.{name}" if prefix else name)
+    if parts or not isinstance(space, dict) or space.get("dtype") != "uint8":
+        return
+    shape = space.get("shape", [])
+    if len(shape) in (2, 3) and min(shape[:2]) >= SMALLEST_PICTURE:
+        low, high = np.asarray(space["low"]), np.asarray(space["high"])
+        if (low == 0).all() and (high == 255).all():
+            yield prefix
+
+
+def _shaped(values: Any, space: Any) -> Any:
+    """Rows of a table are flat; the space says what they were."""
+    if isinstance(values, dict):
+        parts = _parts(space)
+        return {name: _shaped(value, parts.get(name)) for name, value in values.items()}
+    shape = space.get("shape") if isinstance(space, dict) else None
+    return values if shape is None else values.reshape(len(values), *shape)
+
+
+def _first(values: Any, steps: int) -> Any:
+    if isinstance(values, dict):
+        return {name: _first(value, steps) for name, value in values.items()}
+    return values[:steps]

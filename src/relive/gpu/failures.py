@@ -1,0 +1,100 @@
+"""What fails on a GPU: memory, compilation and launches, which leave it usable, or the GPU itself.
+
+CUDA tells some errors at once, of the call that fails: there was no memory, a kernel could not be
+compiled or started. Nothing else is touched by them. All others (an illegal address, an assertion
+in a kernel, broken memory) are told by whatever is called next, and from then on every call fails:
+what is on the device can't be read any more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# What CUDA's messages say where the device can be used afterwards.
+USABLE_AFTER = (
+    "out of memory",
+    "too many resources requested for launch",
+    "out of resource",
+    "invalid argument",
+    "invalid configuration argument",
+    "invalid device function",
+    "no kernel image",
+    "ptx",
+    "operation not permitted when stream is capturing",
+)
+TOLD_BY_CUDA = ("CUDA error", "Triton Error [CUDA]", "CUDA driver error", "CUBLAS", "cuBLAS")
+LAUNCH_NOTE = "relive: this kernel was not started: "
+LONGEST = 200  # characters of an error that are shown
+
+
+class DeviceFailure(NamedTuple):
+    """What became of a buffer whose GPU failed.
+
+    Attributes:
+        device: that failed.
+        reason: what CUDA, torch or Triton said, in a line.
+        rows: that were kept.
+        nbytes: of them.
+        prioritized: whether they have priorities, which were kept too.
+    """
+
+    device: str
+    reason: str
+    rows: int
+    nbytes: int
+    prioritized: bool
+
+    @property
+    def kept(self) -> str:
+        """What was kept, in words."""
+        if not self.rows:
+            return "it held no rows yet"
+        of_them = " and their priorities" if self.prioritized else ""
+        return f"kept are {self.rows:,} rows ({self.nbytes / 1e6:,.1f} MB){of_them}"
+
+
+def spares_the_device(error: BaseException) -> bool:
+    """Whether an error is one of memory, compilation or launch, after which a GPU can be read."""
+    if any(isinstance(one, torch.OutOfMemoryError) for one in _chain(error)):
+        return True
+    if loses_the_device(error):
+        return False
+    return any(_is_of_a_launch(one) or _is_of_cuda(one) for one in _chain(error))
+
+
+def loses_the_device(error: BaseException) -> bool:
+    """Whether an error is of CUDA, and not one of those after which a GPU can be read."""
+    return any(
+        _is_of_cuda(one) and not any(words in str(one).lower() for words in USABLE_AFTER)
+        for one in _chain(error)
+        if not isinstance(one, torch.OutOfMemoryError)
+    )
+
+
+def reason(error: BaseException) -> str:
+    """The error in a line."""
+    *_, first = _chain(error)
+    text = str(first).strip().partition("\n")[0] or "no message"
+    return f"{type(first).__name__}: {text[:LONGEST]}"
+
+
+def _is_of_cuda(error: BaseException) -> bool:
+    is_torchs = isinstance(error, torch.AcceleratorError)
+    said = isinstance(error, RuntimeError) and any(words in str(error) for words in TOLD_BY_CUDA)
+    return is_torchs or said
+
+
+def _is_of_a_launch(error: BaseException) -> bool:
+    return any(note.startswith(LAUNCH_NOTE) for note in getattr(error, "__notes__", ()))
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and those it was raised from."""
+    while error is not None:
+        yield error
+        error = error.__cause__

@@ -1,0 +1,92 @@
+"""Work that comes back, captured as CUDA graphs.
+
+A graph is launched as one: neither Python nor the launch of a kernel is waited for between two
+kernels. It does the same work with the same memory at every replay, so whatever varies has to lie
+on the device: counters, schedules, sizes, the state of generators.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from relive.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+WARM_UP = 2  # times that work is done before it is captured: kernels are compiled and loaded then
+MOST = 16  # graphs; work of more kinds than that is not worth their memory
+
+
+class Graphs:
+    """Does work that was done before as a CUDA graph.
+
+        graphs.run("update", update)      done twice, then captured, then replayed
+
+    For one device and one thread at a time. A graph holds on to the memory of what it made; all
+    graphs share one pool, so only the newest results are there.
+
+    Args:
+        generators: That the work draws from, besides the default one; their state goes on from
+            replay to replay.
+        most: Graphs that are kept; other work is done as it is.
+    """
+
+    def __init__(self, generators: Iterable[torch.Generator] = (), most: int = MOST) -> None:
+        self._generators = list(generators)
+        self._most = most
+        self._done: Counter[Hashable] = Counter()
+        self._graphs: dict[Hashable, Any] = {}
+        self._pool: Any = None
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._graphs)
+
+    def run(self, key: Hashable, work: Callable[[], object]) -> None:
+        """Does `work` once on the current stream; waits for the device only to capture it.
+
+        Args:
+            key: Of the work: for equal keys it launches the same kernels with the same arguments.
+            work: Is called as often as it takes to capture it; what it returns is dropped. It must
+                leave no number of the host's in a launch, and count nothing on the host.
+
+        Raises:
+            UnsupportedError: It cannot be captured; says why. It has not been done then, and never
+                will be captured.
+        """
+        graph = self._graphs.get(key)
+        if graph is not None:
+            graph.replay()
+        elif self._done[key] < WARM_UP or len(self._graphs) >= self._most:
+            self._done[key] += 1
+            work()
+        else:
+            graph = self._captured(work)
+            self._graphs[key] = graph
+            graph.replay()
+
+    def _captured(self, work: Callable[[], object]) -> Any:
+        graph = new_graph()
+        for generator in self._generators:
+            graph.register_generator_state(generator)
+        try:
+            # other threads may use the device meanwhile, say to save the buffer's note
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                work()
+        except Exception as error:
+            self._most = 0
+            what = " ".join(str(error).split())[:300]
+            raise UnsupportedError(
+                f"the step cannot be captured in a CUDA graph: {what}"
+            ) from error
+        self._pool = graph.pool()
+        return graph
+
+
+def new_graph() -> Any:
+    """An empty graph."""
+    return torch.cuda.CUDAGraph()

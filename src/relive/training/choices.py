@@ -1,0 +1,212 @@
+"""What `auto` stands for: a device and a number of threads, chosen once and kept with the run.
+
+Small networks are not worth a GPU, nor a second thread: what has to be started, and waited for,
+costs more than it computes. So steps are timed where the answer is not plain, by an agent of its
+own that draws from no stream of the run: with the same choice the run is the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from relive.agents.kinds import new_agent
+from relive.buffer import ReplayBuffer
+from relive.envs.make import make_vector_env
+from relive.fields import fields_of
+from relive.gpu.failures import spares_the_device
+from relive.storage.memory import free_memory, plan
+from relive.training.algorithms import actions_of
+from relive.training.runtime import cpu_settings
+
+if TYPE_CHECKING:
+    from relive.agents.agent import Agent
+    from relive.batch import Batch
+    from relive.fields import Fields
+    from relive.training.config import TrainConfig
+
+FEW_FLOPS = 2e8  # of an update, up to which one thread is as fast as two
+MOST_THREADS = 8
+MOST_SECONDS = 0.3  # of one measurement, behind the first steps
+MARGIN = 0.9  # more threads, or a GPU, have to be so much faster
+ROOM = 0.8  # of what is free on a GPU a buffer may have; networks and batches need some too
+
+
+class Choice(NamedTuple):
+    """Settings with nothing left to choose.
+
+    Attributes:
+        config: The settings.
+        why: What was chosen, name to words.
+    """
+
+    config: TrainConfig
+    why: dict[str, str]
+
+
+def settled(config: TrainConfig) -> Choice:
+    """Choose the device and the threads where the settings leave them open.
+
+    Raises:
+        ConfigError: An environment that does not exist, or that the agent cannot act in.
+    """
+    why: dict[str, str] = {}
+    if config.threads != "auto" and (config.device != "auto" or not torch.cuda.is_available()):
+        return Choice(*_device(config, None, why))
+    env = make_vector_env(config.env, config.num_envs)
+    try:
+        trial = Trial(config, fields_of(env), actions_of(env, config.algorithm))
+    finally:
+        env.close()
+    if config.threads == "auto":
+        threads, why["threads"] = _threads(trial)
+        config = trial.config = dataclasses.replace(config, threads=threads)
+    return Choice(*_device(config, trial, why))
+
+
+class Trial:
+    """Steps of an agent like that of a run, on rows of zeros.
+
+    Args:
+        config: Settings of the run.
+        fields: Of a row.
+        actions: Of the environment.
+    """
+
+    def __init__(self, config: TrainConfig, fields: Fields, actions: Any) -> None:
+        self.config, self.fields, self._actions = config, fields, actions
+
+    def flops(self) -> int:
+        """Of one update, in products and their sums."""
+        agent, batch = self._parts("cpu")
+        with FlopCounterMode(display=False) as counter:
+            agent.update(batch)
+        count: int = counter.get_total_flops()
+        return count
+
+    def seconds(self, device: str, threads: int | None) -> float:
+        """A step of the environment, its share of acting and of updates, on a device."""
+        config = self.config
+        with cpu_settings(threads):
+            agent, batch = self._parts(device)
+            obs = _zeros(self.fields["obs"], config.num_envs)
+            acting = _fastest(lambda: agent.act(obs, 0.0), device)
+            updating = _fastest(lambda: agent.update(batch), device)
+        updates = config.updates_per_train * config.accumulate / config.train_every
+        return acting / config.num_envs + updates * updating
+
+    def _parts(self, device: str) -> tuple[Agent, Batch]:
+        config, size = self.config, self.config.replay.batch_size
+        seed = np.random.SeedSequence(0)  # not of the run
+        planned = config.planned_updates
+        agent = new_agent(
+            config.agent,
+            self.fields["obs"],
+            self._actions,
+            planned_updates=planned,
+            device=torch.device(device),
+            seed=seed,
+        )
+        batch = ReplayBuffer(1, self.fields).empty_batch(size)
+        batch._arena.zero_()
+        return agent, batch.to(device)
+
+
+def _threads(trial: Trial) -> tuple[int, str]:
+    """How many, and why."""
+    flops = trial.flops()
+    cores = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, 8)
+    if flops <= FEW_FLOPS or cores == 1:
+        return 1, f"1: an update has {flops / 1e6:,.0f} million operations"
+    times = {1: trial.seconds("cpu", 1)}
+    more = 2
+    while more <= min(cores, MOST_THREADS):
+        times[more] = trial.seconds("cpu", more)
+        more *= 2
+    best = min(times, key=lambda k: times[k] * (1 if k == 1 else 1 / MARGIN))
+    told = ", ".join(f"{1e3 * seconds:.2f} with {k}" for k, seconds in times.items())
+    return best, f"{best}: ms a step {told}"
+
+
+def _device(
+    config: TrainConfig, trial: Trial | None, why: dict[str, str]
+) -> tuple[TrainConfig, dict[str, str]]:
+    """Where the networks live, and the buffer where it does not fit there."""
+    if config.device != "auto":
+        return config, why
+    if trial is None or not torch.cuda.is_available():
+        return dataclasses.replace(config, device="cpu"), {
+            **why,
+            "device": "cpu: there is no CUDA here",
+        }
+    threads = None if config.threads == "auto" else config.threads
+    here = trial.seconds("cpu", threads)
+    try:
+        there = trial.seconds("cuda", threads)
+    except RuntimeError as error:
+        if not spares_the_device(error):
+            raise
+        words = "cpu: there is no memory for the networks on the GPU"
+        return dataclasses.replace(config, device="cpu"), {**why, "device": words}
+    told = f"ms a step {1e3 * here:.2f} on cpu, {1e3 * there:.2f} on cuda"
+    if there > MARGIN * here:
+        return dataclasses.replace(config, device="cpu"), {**why, "device": f"cpu: {told}"}
+    why = {**why, "device": f"cuda: {told}"}
+    config = dataclasses.replace(config, device="cuda")
+    if config.replay.device == "same" and (words := _too_large(config, trial.fields)):
+        replay = dataclasses.replace(config.replay, device="cpu", rows_on="device")
+        config = dataclasses.replace(config, replay=replay)
+        why["replay.device"] = f"cpu: {words}"
+    return config, why
+
+
+def _too_large(config: TrainConfig, fields: Fields) -> str:
+    """Why the buffer is not for the GPU; nothing if it is."""
+    replay = config.replay
+    needed = plan(
+        replay.capacity,
+        fields,
+        sampler=replay.build_sampler(1),
+        num_envs=config.num_envs,
+        n_step=replay.n_step,
+        batch_size=replay.batch_size,
+        track_reuse=True,
+        device="cuda",
+        rows_on=replay.rows_on,
+    ).on_device
+    free = free_memory("cuda")
+    if free is None or needed <= ROOM * free:
+        return ""
+    return f"it needs {needed / 1e9:.2f} GB, {free / 1e9:.2f} GB are free on the GPU"
+
+
+def _fastest(step: Any, device: str) -> float:
+    """Seconds of a step, the shortest of some, behind a few that warm up."""
+    for _ in range(3):
+        step()
+    _finish(device)
+    times: list[float] = []
+    while len(times) < 3 or (sum(times) < MOST_SECONDS and len(times) < 50):
+        began = time.perf_counter()
+        step()
+        _finish(device)
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def _finish(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def _zeros(field: Any, count: int) -> Any:
+    """Observations of so many environments, of a field or a dict of fields."""
+    if isinstance(field, dict):
+        return {name: _zeros(part, count) for name, part in field.items()}
+    return torch.zeros(count, *field.shape, dtype=field.dtype).numpy()

@@ -1,0 +1,39 @@
+"""A run whose GPU fails it goes on on the CPU.
+
+After some errors of CUDA nothing on the device can be read, nor even given back: what lies there is
+kept as it is until the process ends, and nobody touches it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from relive.errors import DeviceLostError
+from relive.gpu.failures import loses_the_device, spares_the_device
+
+if TYPE_CHECKING:
+    from relive.training.config import TrainConfig
+    from relive.training.parts import Parts
+
+_out_of_reach: list[Any] = []
+
+
+def can_go_on(config: TrainConfig, parts: Parts, error: BaseException) -> bool:
+    """Whether an error is that of a GPU which the run can do without."""
+    on_gpu = "cuda" in (parts.agent.device.type, parts.buffer.device.type)
+    is_of_gpu = (
+        isinstance(error, DeviceLostError) or loses_the_device(error) or spares_the_device(error)
+    )
+    return on_gpu and is_of_gpu and config.replay.on_failure == "cpu"
+
+
+def keep(*what: Any) -> None:
+    """Never let go of what may lie on a GPU that has failed: to free it would call CUDA."""
+    _out_of_reach.append(what)
+
+
+def without_gpu(config: TrainConfig) -> TrainConfig:
+    """The same run on the CPU."""
+    replay = dataclasses.replace(config.replay, device="cpu", rows_on="device")
+    return dataclasses.replace(config, device="cpu", capture="auto", replay=replay)

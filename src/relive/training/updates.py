@@ -1,0 +1,125 @@
+"""Updates of an agent from a buffer: one function, called or played back from a CUDA graph."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import torch
+
+from relive.errors import ConfigError, UnsupportedError
+from relive.sampling import RankBased
+from relive.training.capture import Graphs
+
+if TYPE_CHECKING:
+    from relive.agents.agent import Agent
+    from relive.buffer import ReplayBuffer
+    from relive.gpu.means import MetricMeans
+    from relive.sampling.prefetch import Prefetch
+    from relive.training.config import TrainConfig
+
+NEVER = 2**62  # updates
+
+
+class Updates:
+    """Draws batches, learns from them, tells the buffer how wrong it was.
+
+    Where buffer and networks are on one GPU this is captured (`config.capture`), several updates in
+    one graph if asked (`config.updates_per_graph`). The graphs differ only in which of their
+    updates do more than the others (`Agent.due`): a target network that moves every 500 updates
+    makes one more graph, a policy that moves every second update another.
+
+    Args:
+        config: Settings.
+        buffer: Gives the batches.
+        agent: Learns.
+        batches: Those of the buffer, for the agent's device.
+        means: Is given the metrics of every update.
+
+    Attributes:
+        not_captured: Why updates are not captured; None if they are, or will be.
+
+    Raises:
+        ConfigError: `capture` is "on" where nothing can be captured; says why.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        buffer: ReplayBuffer,
+        agent: Agent,
+        batches: Prefetch,
+        means: MetricMeans,
+    ) -> None:
+        self._config, self._buffer, self._agent = config, buffer, agent
+        self._batches, self._means = batches, means
+        self._graphs = Graphs(agent.generators)
+        sampler = buffer.sampler
+        # of a buffer: calls of update_priorities, of which an update makes one a batch
+        every = sampler.resort_every if isinstance(sampler, RankBased) else None
+        self._sort_every = NEVER if every is None else max(1, every // config.accumulate)
+        self.not_captured = self._why_not()
+        if config.capture == "on" and self.not_captured:
+            raise ConfigError(f"capture on: {self.not_captured}")
+
+    def make(self, updates: int) -> None:
+        """Makes so many updates; on a GPU the host waits for nothing."""
+        most = self._config.updates_per_graph
+        while updates:
+            count = min(updates, most, self._until_sort())
+            self._make(count)
+            updates -= count
+
+    def _make(self, count: int) -> None:
+        if self.not_captured is None:
+            self.not_captured = self._why_not()  # a buffer whose GPU failed is on the CPU
+        first = self._agent.updates + 1
+        due = tuple(self._agent.due(update) for update in range(first, first + count))
+        if self.not_captured is None:
+            try:
+                self._graphs.run(due, lambda: self._learn(due))
+            except UnsupportedError as error:
+                if self._config.capture == "on":
+                    raise
+                self.not_captured = str(error)
+                warnings.warn(f"{error}; it goes on without", RuntimeWarning, stacklevel=3)
+                self._learn(due)
+        else:
+            self._learn(due)
+        self._agent.updates += count
+        if self._sorts_itself or self._until_sort() < self._sort_every:
+            return
+        self._graphs.run("sort", self._buffer.resort)  # a buffer does not see what is replayed
+
+    @property
+    def _sorts_itself(self) -> bool:
+        return self._sort_every == NEVER or self.not_captured is not None
+
+    def _until_sort(self) -> int:
+        """Updates until rows are sorted by rank, at least 1."""
+        return self._sort_every - self._agent.updates % self._sort_every
+
+    def _why_not(self) -> str | None:
+        """Why updates cannot be captured, as far as settings tell; None if they can."""
+        config, buffer, agent = self._config, self._buffer, self._agent
+        if config.capture == "off":
+            return "capture is off"
+        if agent.device.type != "cuda":
+            return f"the networks are on the {agent.device.type.upper()}"
+        if buffer.device != agent.device:
+            return f"the buffer is on {buffer.device}, the networks are on {agent.device}"
+        if config.replay.prefetch:
+            return "batches are drawn ahead (replay.prefetch), which goes through the host"
+        return None
+
+    def _learn(self, due: tuple[bool, ...]) -> None:
+        """What is the same whether it is captured or not."""
+        batch_size = self._config.replay.batch_size
+        for of_update in due:
+            batches = [next(self._batches) for _ in range(self._config.accumulate)]
+            result = self._agent.learn(batches, of_update)
+            if self._buffer.prioritized:
+                errors = torch.split(result.td_error, batch_size)
+                for batch, of_batch in zip(batches, errors, strict=True):
+                    self._buffer.update_priorities(batch.ids, of_batch)
+            self._means.add(result.metrics)

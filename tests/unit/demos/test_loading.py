@@ -1,0 +1,266 @@
+"""Demonstrations into a buffer: chosen, folded, pinned, or refused before anything has changed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from relive import Field, Proportional, RankBased, ReplayBuffer, TrajectoryStore, Uniform
+from relive.demos import Filter, load
+from relive.errors import ConfigError, CorruptError, InputError
+from tests.unit.demos import files
+from tests.unit.demos.test_formats import SAID, WRITERS, written
+
+FIELDS = {"obs": Field((3,)), "action": Field((2,))}
+SPLIT = {"obs": {"hand": Field((2,)), "cube": Field((1,))}, "action": Field((2,))}
+
+
+def made(capacity=100, fields=FIELDS, **settings):
+    return ReplayBuffer(capacity, fields, **settings)
+
+
+def rewarded(rewards):
+    """Episodes of two steps with these returns."""
+    episodes = files.known([2] * len(rewards))
+    return [
+        e._replace(reward=np.array([0, r], np.float32))
+        for e, r in zip(episodes, rewards, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_every_step_is_a_row_pinned_in_order(kind, tmp_path):
+    known = files.known((4, 1, 3))
+    path = written(kind, tmp_path, known)
+    buffer = made(fields=SPLIT if kind == "robomimic" else FIELDS)
+    loaded = load(buffer, path, **SAID.get(kind, {}))
+    assert (loaded.episodes, loaded.rows, loaded.skipped, loaded.pinned) == (3, 8, 0, True)
+    assert loaded.format == kind.split()[0]
+    assert loaded.path == path
+    rows, obs = buffer.all(), buffer.all().obs
+    if kind == "robomimic":
+        obs = torch.cat([obs["hand"], obs["cube"]], 1)
+    assert np.array_equal(obs, np.concatenate([e.obs[:-1] for e in known]))
+    assert np.array_equal(rows.action, np.concatenate([e.action for e in known]))
+    assert np.array_equal(rows.reward, np.concatenate([e.reward for e in known]))
+    ends = [e.ends & (e.terminated or kind in SAID) for e in known]
+    assert rows.terminated.tolist() == np.concatenate(ends).tolist()
+    assert (rows.discount == 0).tolist() == rows.terminated.tolist()
+    buffer.check()
+    with pytest.raises(InputError, match="8 demonstrations are pinned already"):
+        buffer.pin_demonstrations(8)
+
+
+@pytest.mark.parametrize("autoreset", ["disabled", "next_step", "same_step"])
+@pytest.mark.parametrize("num_envs", [1, 3])
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_n_steps_are_folded_and_no_episode_runs_into_the_next(
+    autoreset, num_envs, n_step, tmp_path
+):
+    known = files.known((4, 1, 3))
+    path = files.minari_hdf5(tmp_path, known)
+    buffer = made(num_envs=num_envs, n_step=n_step, gamma=0.5, autoreset=autoreset)
+    assert load(buffer, path).rows == len(buffer) == 8
+    assert buffer.stats()["dropped_reset_rows"] == 0
+    returns, discounts, next_obs = [], [], []
+    for e in known:
+        for t in range(len(e.reward)):
+            window = e.reward[t : t + n_step].astype(np.float64)
+            returns.append(sum(0.5**k * r for k, r in enumerate(window)))
+            last = t + len(window)
+            over = e.terminated and last == len(e.reward)
+            discounts.append(0.0 if over else 0.5 ** len(window))
+            next_obs.append(e.obs[last])
+    rows = buffer.all()
+    assert rows.reward.tolist() == pytest.approx(returns, abs=1e-6)
+    assert rows.discount.tolist() == discounts
+    assert np.array_equal(rows.next_obs, np.stack(next_obs))
+    buffer.check()
+
+
+@pytest.mark.parametrize("sampler", [Uniform(), Proportional(), RankBased()])
+def test_half_of_a_batch_is_from_the_file_once_there_are_others(sampler, tmp_path):
+    buffer = made(sampler=sampler, num_envs=2, autoreset="same_step")
+    load(buffer, files.d4rl(tmp_path, files.known()))
+    assert (buffer.sample(64).ids < 8).all()
+    for _ in range(200):
+        obs = np.zeros((2, 3))
+        buffer.add(obs=obs, action=np.zeros((2, 2)), reward=[0, 0], next_obs=obs,
+                   terminated=[False] * 2, truncated=[False] * 2)  # fmt: skip
+    assert int((buffer.sample(64).ids < 8).sum()) == 32
+    assert np.array_equal(buffer.rows(range(8)).obs, np.concatenate(
+        [e.obs[:-1] for e in files.known()]))  # fmt: skip
+    buffer.check()
+
+
+@pytest.mark.parametrize(
+    ("where", "limit", "episodes", "skipped"),
+    [
+        (None, None, [1, 5, 3, 9], 0),
+        (None, 2, [1, 5], 0),
+        (Filter(min_return=3), None, [5, 3, 9], 1),
+        (Filter(min_return=3.5), None, [5, 9], 2),
+        (Filter(min_return=3), 2, [5, 3], 1),
+        (lambda episode: episode.ended == "truncated", None, [5, 9], 2),
+    ],
+)
+def test_episodes_are_chosen(where, limit, episodes, skipped, tmp_path):
+    path = files.minari_hdf5(tmp_path, rewarded([1, 5, 3, 9]))
+    loaded = load(buffer := made(), path, where=where, limit=limit)
+    assert list(loaded.returns) == episodes
+    assert (loaded.episodes, loaded.rows, loaded.skipped) == (
+        len(episodes), 2 * len(episodes), skipped)  # fmt: skip
+    assert buffer.all().reward[1::2].tolist() == episodes
+
+
+def test_only_successes_where_the_file_tells_them(tmp_path):
+    path = files.robomimic(tmp_path, rewarded([1, 0, 1]))
+    only = Filter(successful_only=True)
+    loaded = load(made(fields=SPLIT), path, where=only, done_means="terminated")
+    assert (loaded.episodes, loaded.skipped) == (2, 1)
+    path = files.robomimic(tmp_path, rewarded([0.5]))
+    with pytest.raises(InputError, match=r"robomimic.hdf5: demo_0: .* choose by min_return"):
+        load(made(fields=SPLIT), path, where=only, done_means="terminated")
+
+
+def test_flags_before_the_end_of_an_episode_cut_it_there(tmp_path):
+    import h5py
+
+    path = files.robomimic(tmp_path, files.known((4,)))
+    with h5py.File(path, "a") as file:
+        file["data/demo_0/dones"][...] = [0, 1, 1, 1]
+    settings = {"num_envs": 2, "autoreset": "next_step", "n_step": 3}
+    load(buffer := made(fields=SPLIT, **settings), path, done_means="terminated")
+    assert buffer.all().terminated.tolist() == [True] * 4
+    assert buffer.stats()["dropped_reset_rows"] == 0
+
+
+def test_dropped_steps_and_empty_episodes_are_counted(tmp_path):
+    path = files.lerobot(tmp_path / "a", files.known((1, 4, 3)))
+    loaded = load(made(), path, last_step="drop", done_means="truncated")
+    assert (loaded.episodes, loaded.rows, loaded.skipped, loaded.dropped_steps) == (2, 5, 1, 2)
+
+
+def test_one_number_a_step_is_a_vector_of_one(tmp_path):
+    tree = files.flat(files.known((3,)))
+    tree["actions"] = np.array([0, 2, 1])
+    path = files.hdf5(tmp_path / "a.hdf5", tree)
+    for shape in ((), (1,)):
+        fields = {"obs": Field((3,)), "action": Field(shape, torch.int64)}
+        load(buffer := made(fields=fields), path)
+        assert buffer.all().action.reshape(-1).tolist() == [0, 2, 1]
+        assert buffer.all().action.shape == (3, *shape)
+
+
+def test_several_files_are_pinned_together(tmp_path):
+    buffer = made(n_step=2)
+    for seed in (0, 1):
+        (folder := tmp_path / str(seed)).mkdir()
+        assert not load(buffer, files.d4rl(folder, files.known((4,), seed)), pin=False).pinned
+    buffer.pin_demonstrations(len(buffer))
+    assert len(buffer) == 8
+    assert (buffer.sample(32).ids < 8).all()
+
+
+def test_a_tee_keeps_demonstrations_too(tmp_path):
+    buffer = made()
+    with TrajectoryStore(tmp_path / "store", FIELDS) as store:
+        buffer.tee(store)
+        load(buffer, files.d4rl(tmp_path, files.known((4, 2))))
+        assert [len(episode) for episode in store] == [4, 2]
+        buffer.tee(None)
+
+
+def test_rows_keep_through_a_save(tmp_path):
+    load(buffer := made(), files.d4rl(tmp_path, files.known((4, 2))), reserve=3)
+    buffer.save(tmp_path / "saved")
+    loaded = ReplayBuffer.load(tmp_path / "saved")
+    assert torch.equal(loaded.all().obs, buffer.all().obs)
+    assert (loaded.sample(16).ids < 6).all()
+    assert len(loaded.pin([0, 1, 2])) == 3  # the room in reserve
+
+
+REFUSED = {
+    "observations of another shape": ({"fields": {**FIELDS, "obs": Field((4,))}}, {},
+        r"steps 0 to 3: obs: given shape \(4, 3\), expected \(4, 4\)"),
+    "floats for whole numbers": ({"fields": {**FIELDS, "action": Field((2,), torch.int64)}}, {},
+        "action: given float32, expected torch.int64"),
+    "a dict for a vector": ({"fields": SPLIT}, {}, "obs: given ndarray, expected a mapping"),
+    "fields of one's own": ({"fields": {**FIELDS, "goal": Field()}}, {}, r"own fields \['goal'\]"),
+    "too many": ({"capacity": 8}, {}, "8 demonstrations and reserve=0 leave 0 of 8 rows"),
+    "no room for a batch": ({"capacity": 20}, {"batch_size": 13}, "leave 12 of 20 .* than 13"),
+    "no room in reserve": ({"capacity": 20}, {"reserve": 12}, "leave 0 of 20"),
+    "a reserve that is none": ({}, {"reserve": -1}, "reserve is a whole number"),
+    "a batch that is none": ({}, {"batch_size": 0}, "batch_size"),
+    "none that passes": ({}, {"where": Filter(min_return=1e9)}, "none of its 3 episodes passes"),
+    "a filter that is none": ({}, {"where": 3}, "where is a Filter or a function"),
+    "a limit that is none": ({}, {"limit": 0}, "limit is a whole number >= 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_does_not_fit_is_refused_before_anything_has_changed(case, tmp_path):
+    settings, options, said = REFUSED[case]
+    buffer = made(**settings)
+    before = buffer.state_dict()["tensors"]
+    with pytest.raises(InputError, match=said):
+        load(buffer, files.d4rl(tmp_path, files.known()), **options)
+    after = buffer.state_dict()["tensors"]
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_an_episode_that_does_not_fit_behind_others_that_do_changes_nothing(tmp_path):
+    known = files.known((4, 2, 3))
+    known[2] = known[2]._replace(action=np.zeros((3, 5), np.float32))
+    with pytest.raises(InputError, match=r"episode_2: action: given shape \(3, 5\)"):
+        load(buffer := made(), files.minari_hdf5(tmp_path, known))
+    assert len(buffer) == 0
+
+
+def test_a_buffer_that_has_rows_is_refused(tmp_path):
+    path = files.d4rl(tmp_path, files.known((4,)))
+    buffer = made(n_step=2)
+    step = {"obs": np.zeros(3), "action": np.zeros(2), "next_obs": np.zeros(3), "reward": 0.0}
+    buffer.add(**step, terminated=False, truncated=False)
+    with pytest.raises(InputError, match="the buffer has 0 rows and 1 steps that wait"):
+        load(buffer, path)
+    with pytest.raises(InputError, match="in the middle of an episode"):
+        load(buffer, path, pin=False)
+    buffer.end_episode()
+    with pytest.raises(InputError, match="the buffer has 1 rows"):
+        load(buffer, path)
+    assert load(buffer, path, pin=False).rows == 4
+    with pytest.raises(InputError, match="load writes into a ReplayBuffer; given 'buffer'"):
+        load("buffer", path)
+
+
+def test_a_function_that_fails_is_not_taken_for_a_damaged_file(tmp_path):
+    path = files.d4rl(tmp_path, files.known((4,)))
+    with pytest.raises(AttributeError, match="gain"):
+        load(made(), path, where=lambda episode: episode.gain > 3)
+
+
+def test_damage_behind_the_episodes_asked_for_is_not_looked_at(tmp_path):
+    import h5py
+
+    path = files.minari_hdf5(tmp_path, files.known((4, 2)))
+    with h5py.File(path, "a") as file:
+        del file["episode_1/rewards"]
+    assert load(made(), path, limit=1).rows == 4
+    with pytest.raises(CorruptError, match="episode_1: rewards is missing"):
+        load(made(), path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"successful_only": 1}, "successful_only is True or False"),
+        ({"min_return": "3"}, "min_return is a number"),
+        ({"min_return": float("nan")}, "min_return is a number"),
+        ({"min_return": True}, "min_return is a number"),
+    ],
+)
+def test_a_filter_checks_its_settings(settings, said):
+    with pytest.raises(ConfigError, match=said):
+        Filter(**settings)

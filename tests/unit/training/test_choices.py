@@ -1,0 +1,130 @@
+"""What `auto` stands for, why, and that it is asked once."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+from relive.training import choices, resume, run, train
+from relive.training.choices import Trial, settled
+from relive.training.records import RunStarted
+from tests.triton.pretended import pretended
+from tests.unit.training.test_resume import Interrupt
+from tests.unit.training.tiny import tiny
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def takes(monkeypatch: pytest.MonkeyPatch, seconds: dict[Any, float], flops: float = 1e9) -> None:
+    """A step takes so long, by device or by threads."""
+    monkeypatch.setattr(Trial, "flops", lambda _: flops)
+    monkeypatch.setattr(
+        Trial, "seconds", lambda _, device, threads: seconds.get(device) or seconds[threads]
+    )
+
+
+@pytest.mark.parametrize(
+    ("flops", "cores", "seconds", "threads"),
+    [
+        (1e6, 8, {}, 1),
+        (1e9, 1, {}, 1),
+        (1e9, 4, {1: 4.0, 2: 2.0, 4: 1.0}, 4),
+        (1e9, 4, {1: 4.0, 2: 2.0, 4: 2.1}, 2),
+        (1e9, 2, {1: 1.0, 2: 0.95}, 1),  # not worth a core
+        (1e9, 64, {1: 4.0, 2: 3.0, 4: 2.0, 8: 1.0}, 8),
+    ],
+)
+def test_threads_are_one_for_small_networks_and_else_the_fastest_number(
+    monkeypatch: pytest.MonkeyPatch, flops: float, cores: int, seconds: Any, threads: int
+) -> None:
+    takes(monkeypatch, seconds, flops)
+    monkeypatch.setattr(choices.os, "sched_getaffinity", lambda _: range(cores), raising=False)
+    config, why = settled(tiny(threads="auto"))
+    assert config.threads == threads
+    assert why["threads"].startswith(f"{threads}: ")
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "free", "device", "buffer"),
+    [
+        (1.0, 0.2, 1 << 40, "cuda", "same"),
+        (1.0, 0.2, 10_000, "cuda", "cpu"),
+        (1.0, 3.0, 1 << 40, "cpu", "same"),
+        (1.0, 0.95, 1 << 40, "cpu", "same"),
+    ],
+)
+def test_the_device_is_the_faster_one_and_the_buffer_where_it_fits(
+    monkeypatch: pytest.MonkeyPatch, here: float, there: float, free: int, device: str, buffer: str
+) -> None:
+    takes(monkeypatch, {"cpu": here, "cuda": there})
+    with pretended() as gpu:
+        gpu.free = free
+        config, why = settled(tiny(device="auto", threads=1))
+    assert (config.device, config.replay.device) == (device, buffer)
+    assert f"ms a step {1e3 * here:.2f} on cpu, {1e3 * there:.2f} on cuda" in why["device"]
+    assert ("replay.device" in why) == (buffer == "cpu")
+
+
+def test_a_gpu_without_room_for_the_networks_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def seconds(_: Trial, device: str, __: int) -> float:
+        if device == "cuda":
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return 1.0
+
+    monkeypatch.setattr(Trial, "seconds", seconds)
+    with pretended():
+        config, why = settled(tiny(device="auto", threads=1))
+    assert config.device == "cpu"
+    assert "no memory" in why["device"]
+
+
+def test_what_is_said_is_not_chosen() -> None:
+    config = tiny(device="cpu", threads=2)
+    assert settled(config) == (config, {})
+
+
+def test_without_cuda_it_is_the_cpu() -> None:
+    config, why = settled(tiny(device="auto", threads=1))
+    assert (config.device, why) == ("cpu", {"device": "cpu: there is no CUDA here"})
+
+
+def test_trying_out_draws_from_no_stream() -> None:
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002 - the global one
+    trial_of = choices.Trial
+    config = tiny(threads="auto")
+    assert settled(config).config.threads == 1
+    env = choices.make_vector_env(config.env, 1)
+    trial = trial_of(config, choices.fields_of(env), choices.actions_of(env, config.algorithm))
+    assert 0 < trial.seconds("cpu", 1) < 10
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (np.random.get_state()[1] == before[1]).all()  # noqa: NPY002 - the global one
+
+
+def test_a_run_tells_its_choice_and_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    takes(monkeypatch, {1: 2.0, 2: 1.0})
+    monkeypatch.setattr(choices.os, "sched_getaffinity", lambda _: range(2), raising=False)
+    run(tiny(out=out, threads="auto", device="auto", eval_episodes=0), [Interrupt(150)])
+    settings = json.loads((out / "config.json").read_text())
+    assert (settings["threads"], settings["device"]) == (2, "cpu")
+    first = json.loads((out / "metrics.jsonl").read_text().splitlines()[0])
+    assert first["chosen"].keys() == {"threads", "device"}
+    takes(monkeypatch, {1: 1.0, 2: 2.0})
+    resume(out)
+    assert json.loads((out / "config.json").read_text()) == settings
+
+
+def test_with_the_same_choice_records_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = tiny(threads=1, eval_episodes=0)
+    chosen = tiny(threads="auto", eval_episodes=0)
+    first, others = [list(train(config)) for config in (given, chosen)]
+    assert isinstance(others[0], RunStarted)
+    assert others[0].config == first[0].config
+    assert [getattr(r, "loss", None) for r in first] == [getattr(r, "loss", None) for r in others]

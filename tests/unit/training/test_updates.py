@@ -1,0 +1,223 @@
+"""Updates that are called, and the same played back from a graph."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from relive.agents.kinds import CONFIGS
+from relive.errors import ConfigError, UnsupportedError
+from relive.gpu.means import MetricMeans
+from relive.nn.learning_rate import LearningRate
+from relive.training import ReplayConfig, TrainConfig, build
+from relive.training.capture import WARM_UP, Graphs
+from relive.training.updates import Updates
+from tests.unit.training.recorded import Lent, Listed, graphs_on_the_cpu
+
+ENVS = {"dqn": "CartPole-v1", "c51": "CartPole-v1"}
+BATCH = 8
+ROWS = 300
+AGENTS = {
+    "dqn": {"target_period": 3, "lr_end": 0.0},
+    "c51": {"target_period": 3, "noisy_sigma": 0.5, "double": True, "atoms": 7, "lr_end": 0.0},
+    "ddpg": {"lr_end": 0.0},
+    "td3": {"policy_delay": 3, "lr_end": 1e-4},
+    "sac": {"policy_delay": 2, "critics": 3, "target_critics": 2, "lr_end": 0.0},
+}
+DRAWN = {
+    "uniform": {"sampler": "uniform"},
+    "proportional": {"sampler": "proportional"},
+    "rank": {"sampler": "rank", "resort_every": 4},
+    "ERE": {"sampler": "proportional", "window": "ere", "window_rows": 20, "sweep": 7},
+}
+
+
+class Pretended(Updates):  # type: ignore[misc]
+    """Updates that hold the CPU for a GPU."""
+
+    reason = None
+
+    def _why_not(self):
+        return self.reason
+
+
+def settings(algorithm, drawn, **changes):
+    replay = ReplayConfig(batch_size=BATCH, capacity=ROWS, **DRAWN[drawn])
+    agent = CONFIGS[algorithm](hidden=(16,), **AGENTS[algorithm])
+    env = ENVS.get(algorithm, "Pendulum-v1")
+    return TrainConfig(env=env, replay=replay, agent=agent, device="cpu", **changes)
+
+
+def made(config, captured):
+    """Updates of a new agent from a buffer with rows; as if on a GPU, its step size included."""
+    parts = build(config)
+    parts.env.close()
+    buffer, agent = parts.buffer, parts.agent
+    buffer.extend(**buffer_rows(agent))
+    rate = LearningRate(config.agent.lr, config.agent.lr_end, 20, "cpu")
+    rate._words = torch.tensor([rate.schedule.start, rate.schedule.end, 0.0])
+    agent.learning_rate = rate
+    lent = Lent(buffer, BATCH)
+    means = MetricMeans()
+    updates = Pretended(config, lent, agent, lent, means)
+    updates.not_captured = updates.reason = None if captured else "not asked for"
+    return updates, agent, buffer, means
+
+
+def buffer_rows(agent, seed=1):
+    """Half of what a buffer holds."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = ROWS // 2
+    obs = torch.randn(rows, *agent.obs.shape, generator=generator)
+    if isinstance(agent.actions, int):
+        action = torch.randint(agent.actions, (rows,), generator=generator)
+    else:
+        action = torch.rand(rows, agent.actions.size, generator=generator)
+    ended = torch.rand(rows, generator=generator) < 0.1
+    return {
+        "obs": obs,
+        "action": action,
+        "reward": torch.randn(rows, generator=generator),
+        "next_obs": obs.roll(-1, 0),
+        "terminated": ended,
+        "truncated": torch.zeros_like(ended),
+    }
+
+
+def state_of(agent, buffer, means):
+    """All that later updates depend on, as one list of tensors."""
+    found = []
+
+    def gather(value):
+        if isinstance(value, dict):
+            for entry in value.values():
+                gather(entry)
+        elif isinstance(value, torch.Tensor):
+            found.append(value.clone())
+
+    gather(agent.state_dict())
+    gather(means.state_dict())
+    found.append(buffer.sample(16, train=False).ids)
+    if buffer.prioritized:
+        found.append(buffer.priorities(buffer.live_ids()))
+    return found
+
+
+@pytest.mark.parametrize("per_graph", [1, 3])
+@pytest.mark.parametrize("drawn", DRAWN)
+@pytest.mark.parametrize("algorithm", CONFIGS)
+def test_what_is_played_back_is_what_would_have_been_called(
+    algorithm, drawn, per_graph, monkeypatch
+):
+    config = settings(algorithm, drawn, updates_per_graph=per_graph)
+    called, *expected = made(config, captured=False)
+    played, *found = made(config, captured=True)
+    with graphs_on_the_cpu(monkeypatch) as graphs:
+        for burst in (1, 2, 4, 12, 1, 1, 5, 20):
+            called.make(burst)
+            played.make(burst)
+    assert sum(graph.replays for graph in graphs) >= 5  # not all were called
+    assert found[0].updates == expected[0].updates == 46
+    for ours, theirs in zip(state_of(*found), state_of(*expected), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("drawn", DRAWN)
+@pytest.mark.parametrize("algorithm", CONFIGS)
+def test_equal_updates_launch_equal_operations_with_equal_numbers(algorithm, drawn):
+    # as a graph would have to: sizes, beta, windows and step sizes change meanwhile
+    updates, agent, buffer, _ = made(settings(algorithm, drawn), captured=False)
+    seen = {}
+    for update in range(100):
+        due = agent.due(agent.updates + 1)
+        with Listed() as listed:
+            updates.make(1)
+        assert seen.setdefault(due, listed.calls) == listed.calls or update == 0, update
+        if update == 0:
+            seen.clear()  # the first one makes the sums of metrics
+        elif update == 50 and len(buffer) < buffer.capacity:
+            buffer.extend(**buffer_rows(agent))
+    assert len(seen) == len({agent.due(update) for update in range(1, 100)})
+
+
+def test_graphs_differ_in_what_is_due_only(monkeypatch):
+    config = settings("dqn", "proportional")
+    updates, *_ = made(config, captured=True)
+    with graphs_on_the_cpu(monkeypatch) as graphs:
+        updates.make(60)
+    assert len(graphs) == 2  # the target network moves, or it does not
+    assert sum(graph.replays for graph in graphs) == 60 - 2 * WARM_UP
+
+
+def test_generators_of_the_agent_are_known_to_every_graph(monkeypatch):
+    updates, agent, *_ = made(settings("sac", "uniform"), captured=True)
+    with graphs_on_the_cpu(monkeypatch) as graphs:
+        updates.make(12)
+    assert graphs
+    assert all(graph.generators == agent.generators for graph in graphs)
+
+
+def test_a_step_that_asks_the_device_is_not_captured_and_goes_on_with_a_warning(monkeypatch):
+    config = settings("dqn", "uniform")
+    called, *expected = made(config, captured=False)
+    updates, agent, buffer, means = made(config, captured=True)
+    learn = agent.learn
+
+    def asking(batches, due):
+        result = learn(batches, due)
+        result.td_error.max().item()
+        return result
+
+    agent.learn = asking
+    with graphs_on_the_cpu(monkeypatch), pytest.warns(RuntimeWarning, match="_local_scalar_dense"):
+        updates.make(10)
+    called.make(10)
+    assert "_local_scalar_dense" in updates.not_captured
+    for ours, theirs in zip(state_of(agent, buffer, means), state_of(*expected), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_with_capture_on_a_step_that_cannot_be_captured_is_an_error(monkeypatch):
+    updates, agent, *_ = made(settings("dqn", "uniform", capture="on"), captured=True)
+    learn = agent.learn
+    agent.learn = lambda batches, due: (learn(batches, due), batches[0].reward.sum().item())[0]
+    with graphs_on_the_cpu(monkeypatch), pytest.raises(UnsupportedError, match="cannot be captur"):
+        updates.make(10)
+
+
+def test_on_the_cpu_nothing_is_captured_and_capture_on_is_refused_with_the_reason():
+    config = settings("dqn", "uniform")
+    parts = build(config)
+    batches = parts.buffer.batches(BATCH)
+    updates = Updates(config, parts.buffer, parts.agent, batches, MetricMeans())
+    assert updates.not_captured == "the networks are on the CPU"
+    config = dataclasses.replace(config, capture="on")
+    with pytest.raises(ConfigError, match="capture on: the networks are on the CPU"):
+        Updates(config, parts.buffer, parts.agent, batches, MetricMeans())
+    parts.env.close()
+
+
+def test_a_buffer_that_left_its_gpu_is_learned_from_without_graphs(monkeypatch):
+    config = settings("dqn", "proportional")
+    called, *expected = made(config, captured=False)
+    updates, *found = made(config, captured=True)
+    with graphs_on_the_cpu(monkeypatch) as graphs:
+        updates.make(5)
+        updates.reason = "the buffer is on cpu, the networks are on cuda:0"
+        replays = [graph.replays for graph in graphs]
+        updates.make(5)
+    assert [graph.replays for graph in graphs] == replays
+    called.make(10)
+    for ours, theirs in zip(state_of(*found), state_of(*expected), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_no_more_graphs_are_kept_than_asked_for(monkeypatch):
+    counted = torch.zeros(3)
+    graphs = Graphs(most=2)
+    with graphs_on_the_cpu(monkeypatch) as captured:
+        for _ in range(10):
+            for key in range(3):
+                graphs.run(key, lambda key=key: counted[key].add_(1))
+    assert len(graphs) == len(captured) == 2
+    assert counted.tolist() == [10.0, 10.0, 10.0]
