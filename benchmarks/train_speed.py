@@ -109,21 +109,16 @@ def main() -> None:
     parser.add_argument("--algorithms", nargs="+", choices=SIDES, default=list(SIDES))
     parser.add_argument("--peer-python", required=True, help="has stable-baselines3")
     options = parser.parse_args()
-    result = {
-        "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
-        "machine": f"{platform.machine()}, {platform.system()}, Python {platform.python_version()}",
-        "torch": version("torch"),
-        "algorithms": {
-            algorithm: compare(algorithm, options.rounds, options.peer_python)
-            for algorithm in options.algorithms
-        },
-    }
-    if RESULTS.exists() and set(options.algorithms) != set(SIDES):
-        before = json.loads(RESULTS.read_text(encoding="utf-8")).get("algorithms", {})
-        result["algorithms"] = before | result["algorithms"]
-    RESULTS.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    ratios = {name: found["ratios"] for name, found in result["algorithms"].items()}
-    print(json.dumps(ratios, indent=2))
+    result = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    for algorithm in options.algorithms:
+        result[algorithm] = {
+            "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
+            "machine": f"{platform.machine()}, Python {platform.python_version()}",
+            "torch": version("torch"),
+            **compare(algorithm, options.rounds, options.peer_python),
+        }
+        RESULTS.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        print(json.dumps(result[algorithm]["ratios"], indent=2))
 
 
 if __name__ == "__main__":
