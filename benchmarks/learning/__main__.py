@@ -7,8 +7,8 @@
 
 A run lies in runs/learn/TASK/SEED. What is stopped goes on where it was when it is called again.
 Results are kept in results/learning.json, with tables beside it and curves in docs/images; a run
-that is there and not in runs/learn is made again unless `--missing` is given. Ends with status 1 if a goal was missed
-or a run failed.
+that is there and not in runs/learn is made again unless `--missing` is given. Ends with status 1 if
+a goal was missed or a run failed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What `auto` stands for: a device and a number of threads, chosen once and kept with the run.
 
 Small networks are not worth a GPU, nor a second thread: what has to be started, and waited for,
-costs more than it computes. So steps are timed where the answer is not plain, by an agent of its
-own that draws from no stream of the run: with the same choice the run is the same.
+costs more than it computes. Threads follow from the operations of an update. Beside a GPU steps are
+timed, by an agent of its own that draws from no stream of the run: with the same choice the run is
+the same.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
     from relive.fields import Fields
     from relive.training.config import TrainConfig
 
-FEW_FLOPS = 2e8  # of an update, up to which one thread is as fast as two
+FLOPS_PER_THREAD = 2e9  # of an update; below that a second thread waits more than it computes
 MOST_THREADS = 8
 MOST_SECONDS = 0.3  # of one measurement, behind the first steps
-MARGIN = 0.9  # more threads, or a GPU, have to be so much faster
+MARGIN = 0.9  # a GPU has to be so much faster
 ROOM = 0.8  # of what is free on a GPU a buffer may have; networks and batches need some too
 
 
@@ -119,19 +120,12 @@ class Trial:
 
 
 def _threads(trial: Trial) -> tuple[int, str]:
-    """How many, and why."""
+    """How many, and why: by what there is to compute, not by the clock."""
     flops = trial.flops()
-    cores = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, 8)
-    if flops <= FEW_FLOPS or cores == 1:
-        return 1, f"1: an update has {flops / 1e6:,.0f} million operations"
-    times = {1: trial.seconds("cpu", 1)}
-    more = 2
-    while more <= min(cores, MOST_THREADS):
-        times[more] = trial.seconds("cpu", more)
-        more *= 2
-    best = min(times, key=lambda k: times[k] * (1 if k == 1 else 1 / MARGIN))
-    told = ", ".join(f"{1e3 * seconds:.2f} with {k}" for k, seconds in times.items())
-    return best, f"{best}: ms a step {told}"
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    threads = min(1 + int(flops / FLOPS_PER_THREAD), cores, MOST_THREADS)
+    words = f"{threads}: an update has {flops / 1e6:,.0f} million operations"
+    return threads, f"{words}, and there are {cores} cores" if threads > 1 else words
 
 
 def _device(
