@@ -28,7 +28,7 @@ from relive.errors import (
 )
 from relive.fallback import Fallback, falls_back, lost, reads, tell
 from relive.fields import Fields, fields_of
-from relive.gpu.capture import is_captured, outside_capture, require_no_capture
+from relive.gpu.capture import NotNowError, is_captured, outside_capture, require_no_capture
 from relive.gpu.failures import DeviceFailure, loses_the_device, reason, spares_the_device
 from relive.gpu.readback import Readback
 from relive.gpu.transfer import finish
@@ -1209,8 +1209,11 @@ class ReplayBuffer:
 
     def _require_no_save(self, call: str) -> None:
         """A save in the background uses the device beside a capture, which CUDA does not allow."""
-        if self._saver.active:
-            require_no_capture(self._device, f"{call} while a save is under way")
+        if self._saver.active and is_captured(self._device):
+            raise NotNowError(
+                f"{call} cannot be captured in a CUDA graph while a save is under way; call it "
+                "before or after that"
+            )
 
     def _can_fill(self, batch: Any, batch_size: int) -> bool:
         return (

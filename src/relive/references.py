@@ -7,4 +7,5 @@ REFERENCES: dict[str, float] = {
     "Acrobot-v1": -76.6,
     "Pendulum-v1": -151.9,
 }
+REFERENCES |= {f"torch/{env}": mean for env, mean in REFERENCES.items()}  # the same, as tensor code
 """The best mean return of the RL Baselines3 Zoo's DQN, DDPG, TD3, SAC; see docs/results.md."""

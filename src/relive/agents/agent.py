@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
-    from torch import nn
+    from torch import Tensor, nn
 
     from relive.agents.update import UpdateResult
     from relive.batch import Batch
@@ -56,6 +56,10 @@ class Agent(Protocol):
 
     def act_greedy(self, obs: Any) -> NDArray[Any]:
         """The best actions it knows."""
+        ...
+
+    def explore(self, obs: Any, epsilon: float | Tensor) -> Tensor:
+        """As `act`, from tensors to a tensor, all on the device. Waits for nothing."""
         ...
 
     def update(self, *batches: Batch) -> UpdateResult:

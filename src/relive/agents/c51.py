@@ -202,6 +202,7 @@ class C51:
             self.config.lr, self.config.lr_end, planned_updates, self.device
         )
         self.updates = 0
+        self.exploration = RandomStream.spawned(self.rng, self.device)
 
     @property
     def policy(self) -> ReturnNetwork:
@@ -216,7 +217,11 @@ class C51:
     @property
     def generators(self) -> list[torch.Generator]:
         """What draws on the device."""
-        return [self.acting_noise.generator, self.learning_noise.generator]
+        return [
+            self.acting_noise.generator,
+            self.learning_noise.generator,
+            self.exploration.generator,
+        ]
 
     # -- act
 
@@ -249,6 +254,22 @@ class C51:
             q = self.online.values(tensors_of(obs, self.device))
             action: NDArray[np.int64] = q.argmax(1).cpu().numpy()
         return action
+
+    @torch.no_grad()
+    def explore(self, obs: Any, epsilon: float | Tensor) -> Tensor:
+        """As `act`, on the device: equal calls launch equal work, and nothing waits.
+
+        Args:
+            obs: Observations of E environments, `[E, *shape]` there, or a dict of them.
+            epsilon: As there: a number, or float `[]` on the device.
+
+        Returns:
+            Actions `[E]`, drawn from a stream of their own.
+        """
+        self.noise.draw(self.acting_noise)
+        best = self.online.values(obs).argmax(1)
+        action = self.exploration.integers(self.num_actions, len(best))
+        return self.exploration.mixed(best, action, epsilon)
 
     # -- update
 
@@ -325,6 +346,7 @@ class C51:
             "optimizer": self.optimizer.state_dict(),
             "updates": self.updates,
             "rng": self.rng.bit_generator.state,
+            "exploration": self.exploration.state_dict(),
             "acting_noise": self.acting_noise.state_dict(),
             "learning_noise": self.learning_noise.state_dict(),
         }
@@ -337,6 +359,7 @@ class C51:
         self.updates = state["updates"]
         self.learning_rate.set(self.updates)
         self.rng.bit_generator.state = state["rng"]
+        self.exploration.load_state_dict(state.get("exploration"))
         self.acting_noise.load_state_dict(state["acting_noise"])
         self.learning_noise.load_state_dict(state["learning_noise"])
 

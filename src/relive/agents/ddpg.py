@@ -28,6 +28,7 @@ from relive.nn.actor_critic import Critics, DeterministicPolicy
 from relive.nn.adam import Adam
 from relive.nn.flat import FlatParameters
 from relive.nn.learning_rate import LearningRate
+from relive.nn.streams import RandomStream
 from relive.schedules import Linear
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ class DDPG:
             self.config.lr, self.config.lr_end, planned_updates, self.device
         )
         self.updates = 0
+        self.exploration = RandomStream.spawned(self.rng, self.device)
 
     @property
     def policy(self) -> DeterministicPolicy:
@@ -141,7 +143,7 @@ class DDPG:
     @property
     def generators(self) -> list[torch.Generator]:
         """What draws on the device."""
-        return []
+        return [self.exploration.generator]
 
     # -- act
 
@@ -174,6 +176,23 @@ class DDPG:
         with torch.inference_mode():
             action: NDArray[Any] = self.actor(tensors_of(obs, self.device)).cpu().numpy()
         return action
+
+    @torch.no_grad()
+    def explore(self, obs: Any, epsilon: float | Tensor) -> Tensor:
+        """As `act`, on the device: equal calls launch equal work, and nothing waits.
+
+        Args:
+            obs: Observations of E environments, `[E, *shape]` there, or a dict of them.
+            epsilon: As there: a number, or float `[]` on the device.
+
+        Returns:
+            Actions `[E, *shape]`, drawn from a stream of their own.
+        """
+        stream, best = self.exploration, self.actor.forward(obs)
+        noise = self.config.exploration_noise * stream.normal(*best.shape)
+        action = stream.uniform(*best.shape) * 2.0 - 1.0
+        blurred = (best + noise).clamp_(-1.0, 1.0)
+        return self.scale.from_unit(stream.mixed(blurred, action, epsilon))
 
     # -- update
 
@@ -254,6 +273,7 @@ class DDPG:
             "critic_optimizer": self.critic_optimizer.state_dict(),
             "updates": self.updates,
             "rng": self.rng.bit_generator.state,
+            "exploration": self.exploration.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -265,3 +285,4 @@ class DDPG:
         self.updates = state["updates"]
         self.learning_rate.set(self.updates)
         self.rng.bit_generator.state = state["rng"]
+        self.exploration.load_state_dict(state.get("exploration"))

@@ -29,6 +29,7 @@ from relive.nn.flat import FlatParameters
 from relive.nn.heads import DuelingHead, QHead
 from relive.nn.learning_rate import LearningRate
 from relive.nn.mlp import MLP
+from relive.nn.streams import RandomStream
 from relive.schedules import Linear
 
 if TYPE_CHECKING:
@@ -169,6 +170,7 @@ class DQN:
             self.config.lr, self.config.lr_end, planned_updates, self.device
         )
         self.updates = 0
+        self.exploration = RandomStream.spawned(self.rng, self.device)
 
     @property
     def policy(self) -> QNetwork:
@@ -183,7 +185,7 @@ class DQN:
     @property
     def generators(self) -> list[torch.Generator]:
         """What draws on the device."""
-        return []
+        return [self.exploration.generator]
 
     # -- act
 
@@ -210,6 +212,21 @@ class DQN:
             q = self.online(tensors_of(obs, self.device))
             action: NDArray[np.int64] = q.argmax(1).cpu().numpy()
         return action
+
+    @torch.no_grad()
+    def explore(self, obs: Any, epsilon: float | Tensor) -> Tensor:
+        """As `act`, on the device: equal calls launch equal work, and nothing waits.
+
+        Args:
+            obs: Observations of E environments, `[E, *shape]` there, or a dict of them.
+            epsilon: As there: a number, or float `[]` on the device.
+
+        Returns:
+            Actions `[E]`, drawn from a stream of their own.
+        """
+        best = self.online.forward(obs).argmax(1)
+        action = self.exploration.integers(self.num_actions, len(best))
+        return self.exploration.mixed(best, action, epsilon)
 
     # -- update
 
@@ -281,6 +298,7 @@ class DQN:
             "optimizer": self.optimizer.state_dict(),
             "updates": self.updates,
             "rng": self.rng.bit_generator.state,
+            "exploration": self.exploration.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -291,3 +309,4 @@ class DQN:
         self.updates = state["updates"]
         self.learning_rate.set(self.updates)
         self.rng.bit_generator.state = state["rng"]
+        self.exploration.load_state_dict(state.get("exploration"))

@@ -188,6 +188,7 @@ class SAC:
         given = self.config.target_entropy
         self.target_entropy = -float(size) if given is None else given
         self.updates = 0
+        self.exploration = RandomStream.spawned(self.rng, self.device)
         self._of_policy = {  # at the last step of the policy
             name: torch.zeros((), device=self.device) for name in ("actor_loss", "entropy")
         }
@@ -200,7 +201,7 @@ class SAC:
     @property
     def generators(self) -> list[torch.Generator]:
         """What draws on the device."""
-        return [self.noise.generator, self.subsets.generator]
+        return [self.noise.generator, self.subsets.generator, self.exploration.generator]
 
     # -- act
 
@@ -235,6 +236,22 @@ class SAC:
                 before = before + log_std.exp() * tensors_of(noise, self.device)
             action: NDArray[Any] = before.tanh().cpu().numpy()
         return action
+
+    @torch.no_grad()
+    def explore(self, obs: Any, epsilon: float | Tensor) -> Tensor:
+        """As `act`, on the device: equal calls launch equal work, and nothing waits.
+
+        Args:
+            obs: Observations of E environments, `[E, *shape]` there, or a dict of them.
+            epsilon: As there: a number, or float `[]` on the device.
+
+        Returns:
+            Actions `[E, *shape]`, drawn from a stream of their own.
+        """
+        stream, (mean, log_std) = self.exploration, self.actor.forward(obs)
+        drawn = torch.addcmul(mean, log_std.exp(), stream.normal(*mean.shape)).tanh_()
+        action = stream.uniform(*mean.shape) * 2.0 - 1.0
+        return self.scale.from_unit(stream.mixed(drawn, action, epsilon))
 
     # -- update
 
@@ -353,6 +370,7 @@ class SAC:
             "temperature_optimizer": self.temperature_optimizer.state_dict(),
             "updates": self.updates,
             "rng": self.rng.bit_generator.state,
+            "exploration": self.exploration.state_dict(),
             "noise": self.noise.state_dict(),
             "subsets": self.subsets.state_dict(),
             "of_policy": self._of_policy,
@@ -367,6 +385,7 @@ class SAC:
         self.updates = state["updates"]
         self.learning_rate.set(self.updates)
         self.rng.bit_generator.state = state["rng"]
+        self.exploration.load_state_dict(state.get("exploration"))
         self.noise.load_state_dict(state["noise"])
         self.subsets.load_state_dict(state["subsets"])
         for name, value in self._of_policy.items():

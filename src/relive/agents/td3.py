@@ -156,6 +156,7 @@ class TD3:
             self.config.lr, self.config.lr_end, planned_updates, self.device
         )
         self.updates = 0
+        self.exploration = RandomStream.spawned(self.rng, self.device)
         self._actor_loss = torch.zeros((), device=self.device)  # of the last step of the policy
 
     @property
@@ -166,7 +167,7 @@ class TD3:
     @property
     def generators(self) -> list[torch.Generator]:
         """What draws on the device."""
-        return [self.target_noise.generator]
+        return [self.target_noise.generator, self.exploration.generator]
 
     # -- act
 
@@ -199,6 +200,23 @@ class TD3:
         with torch.inference_mode():
             action: NDArray[Any] = self.actor(tensors_of(obs, self.device)).cpu().numpy()
         return action
+
+    @torch.no_grad()
+    def explore(self, obs: Any, epsilon: float | Tensor) -> Tensor:
+        """As `act`, on the device: equal calls launch equal work, and nothing waits.
+
+        Args:
+            obs: Observations of E environments, `[E, *shape]` there, or a dict of them.
+            epsilon: As there: a number, or float `[]` on the device.
+
+        Returns:
+            Actions `[E, *shape]`, drawn from a stream of their own.
+        """
+        stream, best = self.exploration, self.actor.forward(obs)
+        noise = self.config.exploration_noise * stream.normal(*best.shape)
+        action = stream.uniform(*best.shape) * 2.0 - 1.0
+        blurred = (best + noise).clamp_(-1.0, 1.0)
+        return self.scale.from_unit(stream.mixed(blurred, action, epsilon))
 
     # -- update
 
@@ -286,6 +304,7 @@ class TD3:
             "critic_optimizer": self.critic_optimizer.state_dict(),
             "updates": self.updates,
             "rng": self.rng.bit_generator.state,
+            "exploration": self.exploration.state_dict(),
             "target_noise": self.target_noise.state_dict(),
             "actor_loss": self._actor_loss,
         }
@@ -299,5 +318,6 @@ class TD3:
         self.updates = state["updates"]
         self.learning_rate.set(self.updates)
         self.rng.bit_generator.state = state["rng"]
+        self.exploration.load_state_dict(state.get("exploration"))
         self.target_noise.load_state_dict(state["target_noise"])
         self._actor_loss.copy_(state["actor_loss"])

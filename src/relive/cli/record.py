@@ -66,7 +66,8 @@ def run(words: Sequence[str]) -> int:
     options = parse(RecordOptions, words, command="relive record")
     require_writable(options.out, overwrite=options.overwrite)
     env_id, player, act = _player(options)
-    with closing(make_env(env_id)) as env, cpu_settings(options.threads):
+    made: Any = make_env(env_id)
+    with closing(made) as env, cpu_settings(options.threads):
         seeds = recording_seeds(options.episodes, options.seed)
         episodes = list(record_episodes(env, act, seeds))
         write_minari(

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from relive.envs.torch_native import TorchEnv, make_torch_env
+from relive.envs.torch_native.make import torch_id
+from relive.envs.torch_native.single import SingleTorchEnv
 from relive.errors import ConfigError, MissingExtraError, UnsupportedError
+from relive.fields import fields_of
 
 if TYPE_CHECKING:
+    import torch
     from gymnasium import Env
     from gymnasium.vector import SyncVectorEnv
     from numpy.typing import NDArray
@@ -20,13 +28,14 @@ PLUGINS = {"MinAtar/": ("minatar.gym", "minatar"), "ALE/": ("ale_py", "ale-py")}
 PICTURES = "rgb_array"  # Gymnasium's word for rendering without a window
 
 
-def make_env(env_id: str, *, pictures: bool = False) -> Env[Any, Any]:
+def make_env(env_id: str, *, pictures: bool = False) -> Env[Any, Any] | SingleTorchEnv:
     """One environment, for evaluation and for looking at its spaces.
 
-    Those of MinAtar and ALE are found without an import.
+    Those of MinAtar and ALE are found without an import. Of `torch/CartPole-v1`, tensor code, it is
+    Gymnasium's CartPole-v1, and where that is not installed one copy of the tensor code.
 
     Args:
-        env_id: As for `gymnasium.make`.
+        env_id: As for `gymnasium.make`, or the name of tensor code behind `torch/`.
         pictures: Let its `render` give pictures, RGB `[H, W, 3]`.
 
     Raises:
@@ -34,6 +43,10 @@ def make_env(env_id: str, *, pictures: bool = False) -> Env[Any, Any]:
         UnsupportedError: It gives no pictures.
         MissingExtraError: Gymnasium is not installed.
     """
+    if (name := torch_id(env_id)) is not None:
+        env_id = name
+        if not pictures and importlib.util.find_spec("gymnasium") is None:
+            return SingleTorchEnv(make_torch_env(name))
     if pictures:
         _require_pictures(env_id)
     gymnasium = _gymnasium()
@@ -60,14 +73,35 @@ def make_vector_env(env_id: str, num_envs: int = 1) -> SyncVectorEnv:
         ConfigError: There is no such environment, or a package it needs is missing.
         MissingExtraError: Gymnasium is not installed.
     """
-    make_env(env_id).close()  # errors name the id, not the place inside the vector environment
+    made: Any = make_env
+    made(env_id).close()  # errors name the id, not the place inside the vector environment
     from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
     from relive.envs.replayable import Replayable
 
     return SyncVectorEnv(
-        [lambda: Replayable(make_env(env_id))] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP
+        [lambda: Replayable(made(env_id))] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP
     )
+
+
+def make_training_env(
+    env_id: str, num_envs: int, device: torch.device | str
+) -> SyncVectorEnv | TorchEnv:
+    """`num_envs` copies to learn in: tensor code on `device` if its name is behind `torch/`.
+
+    Raises:
+        ConfigError: There is no such environment, or a package it needs is missing.
+        MissingExtraError: It is Gymnasium's, which is not installed.
+    """
+    name = torch_id(env_id)
+    if name is None:
+        return make_vector_env(env_id, num_envs)
+    return make_torch_env(name, num_envs, device=device)
+
+
+def fields_in(env: Any) -> dict[str, Any]:
+    """What `fields_of(env)` says; of tensor code without Gymnasium too."""
+    return env.fields if _is_native(env) else fields_of(env)
 
 
 def episodes_of(env: SyncVectorEnv) -> list[dict[str, Any]]:
@@ -91,6 +125,11 @@ def num_actions(env: Any) -> int:
     Raises:
         ConfigError: Its actions are not 0 ... n - 1.
     """
+    if _is_native(env):
+        if env.task.num_actions is None:
+            raise ConfigError(f"the actions of {env.task.env_id} are numbers, not numbered")
+        count: int = env.task.num_actions
+        return count
     from gymnasium.spaces import Discrete
 
     space = getattr(env, "single_action_space", None) or env.action_space
@@ -105,6 +144,11 @@ def action_bounds(env: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     Raises:
         ConfigError: Its actions are no box of floats.
     """
+    if _is_native(env):
+        if env.task.num_actions is not None:
+            raise ConfigError(f"the actions of {env.task.env_id} are numbered")
+        high = np.full(1, env.task.action_bound, np.float32)
+        return -high, high
     from gymnasium.spaces import Box
 
     space = getattr(env, "single_action_space", None) or env.action_space
@@ -113,8 +157,12 @@ def action_bounds(env: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     return space.low, space.high
 
 
+def _is_native(env: Any) -> bool:
+    return isinstance(env, TorchEnv | SingleTorchEnv)
+
+
 def _require_pictures(env_id: str) -> None:
-    env = make_env(env_id)
+    env: Any = make_env(env_id)
     modes = env.metadata.get("render_modes") or ["none"]
     env.close()
     if PICTURES not in modes:

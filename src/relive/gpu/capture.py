@@ -21,6 +21,10 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
+class NotNowError(UnsupportedError):
+    """A call that can be captured at another moment, but not at this one."""
+
+
 class OnDevice(Protocol):
     """Something that lives on a device."""
 

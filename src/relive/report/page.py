@@ -88,7 +88,7 @@ def _footer(run: Run) -> str:
 def _tiles(run: Run) -> Iterator[str]:
     """The numbers that matter, large: the result beside the reference, the effort."""
     evaluated = run.last("evaluated")
-    _, returns = run.series("episode_ended", "episode_return")
+    _, returns = run.returns()
     if evaluated:
         mean, std = (tenths(evaluated[name]) for name in ("mean", "std"))
         note = f"mean of {len(evaluated['returns'])} greedy episodes"
@@ -97,7 +97,8 @@ def _tiles(run: Run) -> Iterator[str]:
             yield tile("reference", number(evaluated["reference"]), "known result")
     elif len(returns):
         recent = returns[-20:]
-        note = f"mean of the last {len(recent)} training episodes"
+        what = "log intervals" if run.tells_means else "training episodes"
+        note = f"mean of the last {len(recent)} {what}"
         yield tile("training return", tenths(float(recent.mean())), note)
     end = run.last("run_ended") or run.last("training_progress") or {}
     yield tile("environment steps", number(run.steps), f"{number(end.get('updates', 0))} updates")
@@ -108,7 +109,7 @@ def _tiles(run: Run) -> Iterator[str]:
 
 def _learning(run: Run) -> list[str]:
     """Row 1: the learning curve."""
-    episodes = run.series("episode_ended", "episode_return")
+    episodes = run.returns()
     evaluated = run.records.get("evaluated", [])
     if not len(episodes[0]) and not evaluated:
         return []

@@ -65,6 +65,21 @@ class Run:
         points = np.array(kept, dtype=np.float64).reshape(-1, 2)
         return points[:, 0], points[:, 1]
 
+    def returns(self) -> tuple[Series, Series]:
+        """Returns of training episodes: of each, or means where only those were told.
+
+        Returns:
+            Environment steps and returns, both [T].
+        """
+        if self.tells_means:
+            return self.series("episodes_ended", "mean_return")
+        return self.series("episode_ended", "episode_return")
+
+    @property
+    def tells_means(self) -> bool:
+        """Whether returns are means of the episodes of a log interval."""
+        return "episodes_ended" in self.records
+
     def last(self, kind: str) -> Record | None:
         """The newest record of a kind, None if there is none."""
         records = self.records.get(kind)

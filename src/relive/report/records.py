@@ -94,6 +94,10 @@ RECORDS: dict[str, dict[str, Kind]] = {
     "demonstrations_loaded": {"episodes": WHOLE, "rows": WHOLE, "mean_return": NUMBER},
     "device_failed": {"part": TEXT, "reason": TEXT, "outcome": TEXT},
     "episode_ended": {"episode_return": NUMBER, "length": WHOLE},
+    "episodes_ended": {
+        **dict.fromkeys(("episodes", "least_length", "largest_length"), WHOLE),
+        **dict.fromkeys(("mean_return", "least_return", "largest_return", "mean_length"), NUMBER),
+    },
     "training_progress": {
         **dict.fromkeys((*PROGRESS, "seconds", "steps_per_second"), NUMBER),
         "updates": WHOLE,
@@ -109,6 +113,7 @@ RECORDS: dict[str, dict[str, Kind]] = {
     "run_ended": {"updates": WHOLE, "seconds": NUMBER, "interrupted": FLAG},
 }
 REQUIRED = {
+    "episodes_ended": ("episodes", "mean_return"),
     "evaluated": ("returns", "mean", "std"),
     "device_failed": ("part", "reason", "outcome"),
 }

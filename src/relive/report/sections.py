@@ -84,10 +84,7 @@ class Section:
 
     def _learning(self) -> list[str]:
         """Returns of training episodes over environment steps."""
-        series = [
-            [run.series("episode_ended", "episode_return") for run in group.runs]
-            for group in self.groups
-        ]
+        series = [[run.returns() for run in group.runs] for group in self.groups]
         counts = [len(steps) for runs in series for steps, _ in runs if len(steps)]
         if not counts:
             return []
@@ -97,7 +94,9 @@ class Section:
         curves = [(index, curve) for index, curve in found if curve is not None]
         if not curves:
             return []
-        notes = [f"mean of {window} training episodes, then over seeds", self._bands()]
+        means = any(run.tells_means for group in self.groups for run in group.runs)
+        what = "training episodes, or log intervals of them" if means else "training episodes"
+        notes = [f"mean of {window} {what}, then over seeds", self._bands()]
         reference = REFERENCES.get(self.env)
         if reference is not None:
             notes.append(f"dashed: reference {reference:g}")

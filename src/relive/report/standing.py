@@ -25,7 +25,8 @@ class Standing:
         config: The settings.
         versions: Package name to version.
         step: Environment steps up to the newest record.
-        returns: Return of an episode over steps.
+        episodes: How many have ended.
+        returns: Return of an episode over steps, or means of those between two records.
         traces: Each number of the progress records over steps.
         progress: The newest record of progress.
         evaluations: Those so far, the last few.
@@ -34,13 +35,14 @@ class Standing:
         measured: What is in the buffer, once it was measured.
         seconds: How long it took so far.
         log_seconds: Between the last two records of progress.
-        last_returns: Of the last episodes.
+        last_returns: Of the last episodes, or such means.
     """
 
     def __init__(self) -> None:
         self.config: Mapping[str, Any] = {}
         self.versions: Mapping[str, str] = {}
         self.step = 0
+        self.episodes = 0
         self.last_returns: deque[float] = deque(maxlen=LAST)
         self.returns = Trace()
         self.traces = {name: Trace(256) for name in NUMBERS}
@@ -53,8 +55,8 @@ class Standing:
         self.seconds = 0.0
 
     @property
-    def episodes(self) -> int:
-        """How many have ended."""
+    def returns_told(self) -> int:
+        """How many returns, or means of some, there are."""
         return self.returns.count
 
     @property
@@ -68,8 +70,8 @@ class Standing:
 
     @property
     def window(self) -> int:
-        """Episodes in the moving average of returns."""
-        return max(self.returns.run, moving_window(self.episodes))
+        """Returns in their moving average."""
+        return max(self.returns.run, moving_window(self.returns_told))
 
     def take(self, record: Record) -> None:
         """Takes the next record."""
@@ -80,9 +82,8 @@ class Standing:
             case "run_started" | "run_resumed":
                 self.config = record.get("config", {})
                 self.versions = record.get("versions", {})
-            case "episode_ended" if record.get("episode_return") is not None:
-                self.last_returns.append(record["episode_return"])
-                self.returns.add(self.step, record["episode_return"])
+            case "episode_ended" | "episodes_ended":
+                self._take_return(record)
             case "training_progress":
                 self.log_seconds = self.seconds - before
                 self.progress = record
@@ -97,3 +98,12 @@ class Standing:
                 self.measured = record
             case "run_ended":
                 self.ended = record
+
+    def _take_return(self, record: Record) -> None:
+        """The return of an episode, or the mean of several."""
+        value = record.get("episode_return", record.get("mean_return"))
+        if value is None:
+            return
+        self.episodes += record.get("episodes", 1)
+        self.last_returns.append(value)
+        self.returns.add(self.step, value)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from relive.errors import UnsupportedError
+from relive.gpu.capture import NotNowError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -66,10 +67,15 @@ class Graphs:
             work()
         else:
             graph = self._captured(work)
-            self._graphs[key] = graph
-            graph.replay()
+            if graph is None:
+                self._done[key] = 0
+                work()
+            else:
+                self._graphs[key] = graph
+                graph.replay()
 
     def _captured(self, work: Callable[[], object]) -> Any:
+        """A graph of the work; None if it cannot be captured just now."""
         graph = new_graph()
         for generator in self._generators:
             graph.register_generator_state(generator)
@@ -77,6 +83,8 @@ class Graphs:
             # other threads may use the device meanwhile, say to save the buffer's note
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 work()
+        except NotNowError:
+            return None
         except Exception as error:
             self._most = 0
             what = " ".join(str(error).split())[:300]

@@ -19,8 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from relive.agents.kinds import new_agent
 from relive.buffer import ReplayBuffer
-from relive.envs.make import make_vector_env
-from relive.fields import fields_of
+from relive.envs.make import fields_in, make_training_env
 from relive.gpu.failures import spares_the_device
 from relive.storage.memory import free_memory, plan
 from relive.training.algorithms import actions_of
@@ -60,9 +59,9 @@ def settled(config: TrainConfig) -> Choice:
     why: dict[str, str] = {}
     if config.threads != "auto" and (config.device != "auto" or not torch.cuda.is_available()):
         return Choice(*_device(config, None, why))
-    env = make_vector_env(config.env, config.num_envs)
+    env = make_training_env(config.env, 1, "cpu")
     try:
-        trial = Trial(config, fields_of(env), actions_of(env, config.algorithm))
+        trial = Trial(config, fields_in(env), actions_of(env, config.algorithm))
     finally:
         env.close()
     if config.threads == "auto":

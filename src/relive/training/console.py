@@ -26,6 +26,7 @@ from relive.training.records import (
     DemonstrationsLoaded,
     DeviceFailed,
     EpisodeEnded,
+    EpisodesEnded,
     Evaluated,
     Record,
     RunEnded,
@@ -71,9 +72,8 @@ class Console:
                 self._terminal.print(demonstrations(record))
             case DeviceFailed():
                 self._terminal.print(failing(record.part, record.reason, record.outcome))
-            case EpisodeEnded():
-                self._returns.append(record.episode_return)
-                self._episodes += 1
+            case EpisodeEnded() | EpisodesEnded():
+                self._ended(record)
             case TrainingProgress():
                 self._progress(record)
             case Evaluated():
@@ -87,6 +87,14 @@ class Console:
     def close(self) -> None:
         """Gives the terminal back."""
         self._stop_live()
+
+    def _ended(self, record: EpisodeEnded | EpisodesEnded) -> None:
+        if isinstance(record, EpisodeEnded):
+            self._returns.append(record.episode_return)
+            self._episodes += 1
+        else:
+            self._returns.append(record.mean_return)
+            self._episodes += record.episodes
 
     def _resumed(self, record: RunResumed) -> None:
         self._episodes, self._first_step = record.episodes, record.step

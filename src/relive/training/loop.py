@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from relive.envs.make import episodes_of, resume_episodes
-from relive.errors import UnsupportedError
 from relive.gpu.means import MetricMeans
 from relive.training.choices import settled
 from relive.training.evaluate import evaluate, evaluation_seeds
-from relive.training.measure import Episodes, priority_histogram
+from relive.training.measure import priority_histogram
 from relive.training.parts import Parts, build
 from relive.training.presets import REFERENCES
 from relive.training.records import (
@@ -33,6 +31,7 @@ from relive.training.records import (
     SaveDue,
     TrainingProgress,
 )
+from relive.training.rollout import rollout_of
 from relive.training.runtime import cpu_settings, versions
 from relive.training.updates import Updates
 
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 
     from relive.gpu.failures import DeviceFailure
     from relive.training.config import TrainConfig
+    from relive.training.records import EpisodesEnded
 
 
 def train(config: TrainConfig) -> Iterator[Record]:
@@ -64,17 +64,15 @@ class Trainer:
         self, config: TrainConfig, parts: Parts, chosen: dict[str, str] | None = None
     ) -> None:
         self.config, self.chosen = config, chosen or {}
-        self._env, self._env_seeds = parts.env, parts.env_seeds
+        self._rollout = rollout_of(parts)
         self._buffer, self._agent = parts.buffer, parts.agent
         self._demos = parts.demos
         self._epsilon = config.agent.epsilon(config.total_steps)
-        self._episodes = Episodes(config.num_envs)
         self._means = MetricMeans()
         self._batches = parts.buffer.batches(
             config.replay.batch_size, ahead=config.replay.prefetch, device=parts.agent.device
         )
         self._updates = Updates(config, parts.buffer, parts.agent, self._batches, self._means)
-        self._obs: Any = None  # before the first reset
         self._step = 0
         self._warm_until = 0  # no update before, whatever is due
         self._resumed: RunResumed | None = None
@@ -93,21 +91,16 @@ class Trainer:
         return 1.0 if self._step < self.config.learning_starts else self._epsilon(self._step)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the run depends on from here, but for the buffer; between two steps only.
-
-        The environments say what was done in their episodes; see `relive.envs.replayable`.
-        """
+        """All that the run depends on from here, but for the buffer; between two steps only."""
         return {
             "step": self._step,
             "logged": self._logged[0],
             "seconds": time.perf_counter() - self._start,
             "progress": self._buffer.stats(wait=True)["progress"],
-            "episodes": self._episodes.state_dict(),
             "means": self._means.state_dict(),
             "agent": self._agent.state_dict(),
             "batches": self._batches.state_dict(),
-            "envs": episodes_of(self._env),
-            "obs": self._obs,
+            **self._rollout.state_dict(),
             "versions": versions(),
         }
 
@@ -122,15 +115,9 @@ class Trainer:
         Raises:
             UnsupportedError: An environment did not come back to where it was.
         """
-        self._obs = resume_episodes(self._env, state["envs"])
-        if not _equal(self._obs, state["obs"]):
-            raise UnsupportedError(
-                f"{self.config.env} cannot be resumed: the same seed and actions led it elsewhere, "
-                "so it draws chance from outside, or remembers earlier episodes"
-            )
+        self._rollout.load_state_dict(state)
         self._step, self._start = state["step"], time.perf_counter() - state["seconds"]
         self._logged = (state["logged"], time.perf_counter())
-        self._episodes.load_state_dict(state["episodes"])
         self._means.load_state_dict(state["means"], self._agent.device)
         self._agent.load_state_dict(state["agent"])
         if buffer_kept and "batches" in state:  # earlier versions drew none ahead
@@ -149,7 +136,7 @@ class Trainer:
             step=self._step,
             config=self.config.to_json(),
             versions=now,
-            episodes=self._episodes.ended,
+            episodes=self._rollout.episodes,
             changed=changed,
         )
 
@@ -184,7 +171,7 @@ class Trainer:
             except KeyboardInterrupt:
                 interrupted = True
             finally:
-                self._env.close()
+                self._rollout.close()
             yield self._replay_measured()
             if config.eval_episodes and not interrupted:
                 evaluated = self._evaluated(stop)
@@ -200,31 +187,27 @@ class Trainer:
 
     def _train(self, stop: Callable[[], bool]) -> Iterator[Record | SaveDue]:
         """Steps the environments to the end of the run, learning as it goes."""
-        config, env = self.config, self._env
-        if self._obs is None:
-            self._obs, _ = env.reset(seed=self._env_seeds)
+        config, rollout = self.config, self._rollout
+        rollout.begin()
         while self._step < config.total_steps and not stop():
-            obs = self._obs
-            action = self._agent.act(obs, self.epsilon)
-            next_obs, reward, terminated, truncated, info = env.step(action)
-            self._buffer.add(
-                obs=obs,
-                action=action,
-                reward=reward,
-                next_obs=next_obs,
-                terminated=terminated,
-                truncated=truncated,
-                final_obs=info.get("final_obs"),
-            )
-            self._obs, before, self._step = next_obs, self._step, self._step + config.num_envs
-            yield from self._episodes.add(reward, terminated | truncated, self._step)
+            before = self._step
+            rollout.explore(self.epsilon)
+            # step and updates in one piece, unless rows are missing: the host counts no replays
+            in_one = rollout.on_device and self._buffer.ready(config.replay.batch_size)
+            if not in_one:
+                rollout.step()
+            self._step += config.num_envs
+            yield from rollout.ended(self._step)
             updates = config.updates_due(before, self._step)
-            may_learn = updates and self._step > self._warm_until
-            if may_learn and self._buffer.ready(config.replay.batch_size):
+            if self._step <= self._warm_until:
+                updates = 0
+            if in_one:
+                self._updates.make(updates, rollout.step)
+            elif updates and self._buffer.ready(config.replay.batch_size):
                 self._updates.make(updates)
             yield from self._failure()
             if self._step // config.log_every > before // config.log_every:
-                yield self._progress()
+                yield from self._progress()
             if config.save_is_due(before, self._step):
                 yield SaveDue(step=self._step)
 
@@ -237,10 +220,12 @@ class Trainer:
                 step=self._step, part="buffer", reason=failure.reason, outcome=failure.kept
             )
 
-    def _progress(self) -> TrainingProgress:
+    def _progress(self) -> Iterator[EpisodesEnded | TrainingProgress]:
+        if (ended := self._rollout.summary(self._step)) is not None:
+            yield ended
         means, now = self._means.take(), time.perf_counter()
         (last_step, last_time), self._logged = self._logged, (self._step, now)
-        return TrainingProgress(
+        yield TrainingProgress(
             step=self._step,
             updates=self._agent.updates,
             loss=means.get("loss"),
@@ -289,10 +274,3 @@ class Trainer:
             std=float(np.std(returns)),
             reference=REFERENCES.get(self.config.env),
         )
-
-
-def _equal(obs: Any, other: Any) -> bool:
-    """Whether observations are the same numbers; NaN equals NaN."""
-    if isinstance(obs, dict):
-        return obs.keys() == other.keys() and all(_equal(obs[k], other[k]) for k in obs)
-    return np.array_equal(obs, other, equal_nan=np.issubdtype(np.asarray(obs).dtype, np.inexact))

@@ -8,8 +8,7 @@ import numpy as np
 
 from relive.agents.kinds import new_agent
 from relive.buffer import ReplayBuffer
-from relive.envs.make import make_vector_env
-from relive.fields import fields_of
+from relive.envs.make import fields_in, make_training_env
 from relive.training.algorithms import actions_of
 from relive.training.demonstrations import load_demonstrations
 from relive.training.runtime import buffer_device, resolve_device
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from relive.agents.agent import Agent
     from relive.demos import Loaded
+    from relive.envs import TorchEnv
     from relive.training.config import TrainConfig
 
 
@@ -26,14 +26,14 @@ class Parts(NamedTuple):
     """What a run is made of.
 
     Attributes:
-        env: E environments; the loop closes them.
-        env_seeds: Seeds of their first reset.
+        env: E environments; the loop closes them. Those of tensor code are where the agent is.
+        env_seeds: Seeds of their first reset; tensor code takes the first.
         buffer: Where their steps go.
         agent: Acts and learns.
         demos: What was pinned in the buffer just now; None if nothing was.
     """
 
-    env: SyncVectorEnv
+    env: SyncVectorEnv | TorchEnv
     env_seeds: list[int | None]
     buffer: ReplayBuffer
     agent: Agent
@@ -53,14 +53,16 @@ def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
         ReliveError: Demonstrations that cannot be read, or do not fit; see `relive.demos.load`.
     """
     env_stream, buffer_stream, agent_stream = np.random.SeedSequence(config.seed).spawn(3)
-    env = make_vector_env(config.env, config.num_envs)
-    actions = actions_of(env, config.algorithm)
+    agent_device = resolve_device(config.device)
+    env = make_training_env(config.env, config.num_envs, agent_device)
+    fields, actions = fields_in(env), actions_of(env, config.algorithm)
     replay = config.replay
     demos = None
     if buffer is None:
         buffer = ReplayBuffer.for_env(
             env,
             replay.capacity,
+            fields=fields,
             sampler=replay.build_sampler(config.planned_updates * config.accumulate),
             window=replay.build_window(),
             n_step=replay.n_step,
@@ -75,10 +77,10 @@ def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
         demos = load_demonstrations(config.demos, buffer, replay.batch_size)
     agent = new_agent(
         config.agent,
-        fields_of(env)["obs"],
+        fields["obs"],
         actions,
         planned_updates=config.planned_updates,
-        device=resolve_device(config.device),
+        device=agent_device,
         seed=agent_stream,
     )
     env_seeds: list[int | None] = [int(seed) for seed in env_stream.generate_state(config.num_envs)]

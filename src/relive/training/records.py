@@ -107,6 +107,24 @@ class EpisodeEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodesEnded:
+    """Episodes that came to their end since the last record of this kind, at least one.
+
+    In place of one record an episode where the environments live on the device.
+    """
+
+    step: int
+    episodes: int
+    """How many."""
+    mean_return: float
+    least_return: float
+    largest_return: float
+    mean_length: float
+    least_length: int
+    largest_length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingProgress:
     """The state of training at a log interval; means are over the updates since the last one."""
 
@@ -187,6 +205,7 @@ Record = (
     | DemonstrationsLoaded
     | DeviceFailed
     | EpisodeEnded
+    | EpisodesEnded
     | TrainingProgress
     | Evaluated
     | ReplayMeasured

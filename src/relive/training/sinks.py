@@ -7,7 +7,14 @@ from os import SEEK_END
 from typing import TYPE_CHECKING, Protocol
 
 from relive.errors import InputError, MissingExtraError
-from relive.training.records import EpisodeEnded, Evaluated, Record, TrainingProgress, as_json
+from relive.training.records import (
+    EpisodeEnded,
+    EpisodesEnded,
+    Evaluated,
+    Record,
+    TrainingProgress,
+    as_json,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,6 +103,8 @@ def _scalars(record: Record) -> dict[str, float]:
     match record:
         case EpisodeEnded():
             return {"episode/return": record.episode_return, "episode/length": record.length}
+        case EpisodesEnded():
+            return {"episode/return": record.mean_return, "episode/length": record.mean_length}
         case Evaluated():
             return {"evaluation/mean": record.mean, "evaluation/std": record.std}
         case TrainingProgress():

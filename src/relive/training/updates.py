@@ -12,6 +12,8 @@ from relive.sampling import RankBased
 from relive.training.capture import Graphs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from relive.agents.agent import Agent
     from relive.buffer import ReplayBuffer
     from relive.gpu.means import MetricMeans
@@ -62,32 +64,38 @@ class Updates:
         if config.capture == "on" and self.not_captured:
             raise ConfigError(f"capture on: {self.not_captured}")
 
-    def make(self, updates: int) -> None:
-        """Makes so many updates; on a GPU the host waits for nothing."""
-        most = self._config.updates_per_graph
-        while updates:
-            count = min(updates, most, self._until_sort())
-            self._make(count)
-            updates -= count
+    def make(self, updates: int, first: Callable[[], object] | None = None) -> None:
+        """Makes so many updates; on a GPU the host waits for nothing.
 
-    def _make(self, count: int) -> None:
+        Args:
+            updates: May be 0.
+            first: Work of the device that comes before them, in one graph with the first of them;
+                always the same.
+        """
+        most = self._config.updates_per_graph
+        while updates or first is not None:
+            count = min(updates, most, self._until_sort())
+            self._make(count, first)
+            updates, first = updates - count, None
+
+    def _make(self, count: int, before: Callable[[], object] | None) -> None:
         if self.not_captured is None:
             self.not_captured = self._why_not()  # a buffer whose GPU failed is on the CPU
         first = self._agent.updates + 1
         due = tuple(self._agent.due(update) for update in range(first, first + count))
         if self.not_captured is None:
             try:
-                self._graphs.run(due, lambda: self._learn(due))
+                self._graphs.run((before is not None, due), lambda: self._work(before, due))
             except UnsupportedError as error:
                 if self._config.capture == "on":
                     raise
                 self.not_captured = str(error)
                 warnings.warn(f"{error}; it goes on without", RuntimeWarning, stacklevel=3)
-                self._learn(due)
+                self._work(before, due)
         else:
-            self._learn(due)
+            self._work(before, due)
         self._agent.updates += count
-        if self._sorts_itself or self._until_sort() < self._sort_every:
+        if not count or self._sorts_itself or self._until_sort() < self._sort_every:
             return
         self._graphs.run("sort", self._buffer.resort)  # a buffer does not see what is replayed
 
@@ -112,8 +120,10 @@ class Updates:
             return "batches are drawn ahead (replay.prefetch), which goes through the host"
         return None
 
-    def _learn(self, due: tuple[bool, ...]) -> None:
+    def _work(self, before: Callable[[], object] | None, due: tuple[bool, ...]) -> None:
         """What is the same whether it is captured or not."""
+        if before is not None:
+            before()
         batch_size = self._config.replay.batch_size
         for of_update in due:
             batches = [next(self._batches) for _ in range(self._config.accumulate)]

@@ -29,6 +29,7 @@ from tests.unit.report.conftest import (
     POLICY,
     PROGRESS,
     STARTED,
+    SUMMARIES,
 )
 
 if TYPE_CHECKING:
@@ -86,6 +87,14 @@ def test_a_view_fits_the_terminal_and_shows_everything(run: Path, width: int) ->
     ):
         assert re.sub(r"[▁▂▃▄▅▆▇█]+ *", "", expected) in re.sub(r"[▁▂▃▄▅▆▇█]+ *", "", words)
     assert any("◆" in line for line in lines)
+
+
+def test_means_of_episodes_are_shown_as_returns() -> None:
+    standing = Standing()
+    for record in [STARTED, *SUMMARIES, *PROGRESS]:
+        standing.take(record)
+    assert (standing.episodes, standing.returns_told) == (55, 11)
+    assert list(standing.last_returns)[-2:] == [100.0, 110.0]
 
 
 def test_numbers_of_a_policy_are_shown_where_there_are_some(run: Path) -> None:

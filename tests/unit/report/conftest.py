@@ -47,6 +47,20 @@ PROGRESS: list[Record] = [
     }
     for i in range(1, 12)
 ]
+SUMMARIES: list[Record] = [  # in place of episodes, where environments live on the device
+    {
+        "record": "episodes_ended",
+        "step": 100 * i,
+        "episodes": 5,
+        "mean_return": 10.0 * i,
+        "least_return": 1.0,
+        "largest_return": 20.0 * i,
+        "mean_length": 20.0,
+        "least_length": 1,
+        "largest_length": 40,
+    }
+    for i in range(1, 12)
+]
 POLICY: list[Record] = [  # as an agent with a policy tells it
     {**record, "actor_loss": -1.0 * i, "temperature": 1.0 / i, "entropy": 0.5 - 0.1 * i}
     for i, record in enumerate(PROGRESS, 1)

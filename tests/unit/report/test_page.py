@@ -19,6 +19,7 @@ from tests.unit.report.conftest import (
     POLICY,
     PROGRESS,
     STARTED,
+    SUMMARIES,
     WHOLE,
 )
 
@@ -157,6 +158,15 @@ def test_a_policy_without_entropy_shows_its_loss_beside_the_values(make_run: Mak
     html = page(read_run(make_run([STARTED, *records])))
     assert re.findall(r'<svg role="img" aria-label="(\w+)"', html) == TRAINING
     assert "policy loss" in html
+
+
+def test_means_of_episodes_are_a_learning_curve_too(make_run: MakeRun) -> None:
+    run = read_run(make_run([STARTED, *SUMMARIES, *PROGRESS, ENDED]))
+    written = page(run)
+    assert "Learning curve" in written
+    assert "mean of the last 11 log intervals" in written
+    steps, returns = run.returns()
+    assert (steps[0], returns[-1], len(steps)) == (100, 110, 11)
 
 
 def test_a_torn_last_line_is_mentioned(make_run: MakeRun) -> None:

@@ -157,6 +157,9 @@ class Lent:
     def __getattr__(self, name):
         return getattr(self.buffer, name)
 
+    def __len__(self):
+        return len(self.buffer)
+
     def __iter__(self):
         return self
 
@@ -170,6 +173,16 @@ class Lent:
         batch.next_obs.zero_()
         recorder.works.append(lambda: self.buffer.sample(self.batch_size, out=batch))
         return batch
+
+    def batches(self, *_, **__):
+        return self
+
+    def add(self, **step):
+        recorder = Recorder.current
+        if recorder is None:
+            self.buffer.add(**step)
+        else:
+            recorder.works.append(lambda: self.buffer.add(**step))
 
     def update_priorities(self, ids, errors):
         recorder = Recorder.current

@@ -90,8 +90,8 @@ def test_trying_out_draws_from_no_stream() -> None:
     trial_of = choices.Trial
     config = tiny(threads="auto")
     assert settled(config).config.threads == 1
-    env = choices.make_vector_env(config.env, 1)
-    trial = trial_of(config, choices.fields_of(env), choices.actions_of(env, config.algorithm))
+    env = choices.make_training_env(config.env, 1, "cpu")
+    trial = trial_of(config, choices.fields_in(env), choices.actions_of(env, config.algorithm))
     assert 0 < trial.seconds("cpu", 1) < 10
     assert torch.equal(torch.get_rng_state(), before[0])
     assert (np.random.get_state()[1] == before[1]).all()  # noqa: NPY002 - the global one

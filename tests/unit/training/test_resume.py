@@ -97,6 +97,11 @@ RUNS = {
     "rank, ERE": {
         "replay": {"sampler": "rank", "window": "ere", "window_rows": 20, "resort_every": 3}
     },
+    "environments as tensors, n = 2": {
+        "env": "torch/CartPole-v1",
+        "num_envs": 3,
+        "replay": {"n_step": 2},
+    },
     "batches drawn ahead": {"replay": {"prefetch": 3, "capacity": 150}},
     "a ring that wraps, Polyak": {
         "replay": {"capacity": 60, "beta": 0.7},

@@ -13,6 +13,7 @@ from relive.training import JsonLines, TensorBoard
 from relive.training.console import Console
 from relive.training.records import (
     EpisodeEnded,
+    EpisodesEnded,
     Evaluated,
     ReplayMeasured,
     RunEnded,
@@ -181,6 +182,24 @@ def test_a_terminal_sees_bar_numbers_and_returns():
 def test_a_run_that_was_stopped_says_so():
     stopped = RunEnded(step=120, updates=5, seconds=1.0, interrupted=True)
     assert "stopped: 120 steps" in shown(live=False, records=[RECORDS[0], stopped])
+
+
+SUMMARY = EpisodesEnded(
+    step=150,
+    episodes=40,
+    mean_return=21.5,
+    least_return=9.0,
+    largest_return=57.0,
+    mean_length=21.5,
+    least_length=9,
+    largest_length=57,
+)
+
+
+def test_episodes_that_are_summed_up_are_counted_and_their_mean_is_shown():
+    records = [RECORDS[0], SUMMARY, SUMMARY, PROGRESS]
+    assert "episodes 80  mean return 21.5" in shown(live=False, records=records)
+    assert as_json(SUMMARY)["record"] == "episodes_ended"
 
 
 def test_a_result_without_reference_stands_alone():

@@ -7,12 +7,13 @@ import torch
 
 from relive.agents.kinds import CONFIGS
 from relive.errors import ConfigError, UnsupportedError
+from relive.gpu.capture import NotNowError
 from relive.gpu.means import MetricMeans
 from relive.nn.learning_rate import LearningRate
 from relive.training import ReplayConfig, TrainConfig, build
 from relive.training.capture import WARM_UP, Graphs
 from relive.training.updates import Updates
-from tests.unit.training.recorded import Lent, Listed, graphs_on_the_cpu
+from tests.unit.training.recorded import Lent, Listed, Recorder, graphs_on_the_cpu
 
 ENVS = {"dqn": "CartPole-v1", "c51": "CartPole-v1"}
 BATCH = 8
@@ -210,6 +211,24 @@ def test_a_buffer_that_left_its_gpu_is_learned_from_without_graphs(monkeypatch):
     called.make(10)
     for ours, theirs in zip(state_of(*found), state_of(*expected), strict=True):
         assert torch.equal(ours, theirs)
+
+
+def test_work_that_cannot_be_captured_just_now_is_captured_later(monkeypatch):
+    counted, graphs, saving = torch.zeros(()), Graphs(), [True]
+
+    def work():
+        if saving and Recorder.current is not None:
+            raise NotNowError("a save is under way")
+        counted.add_(1)
+
+    with graphs_on_the_cpu(monkeypatch):
+        for _ in range(5):
+            graphs.run("work", work)
+        assert (len(graphs), counted.item()) == (0, 5)
+        saving.clear()
+        for _ in range(5):
+            graphs.run("work", work)
+    assert (len(graphs), counted.item()) == (1, 10)
 
 
 def test_no_more_graphs_are_kept_than_asked_for(monkeypatch):

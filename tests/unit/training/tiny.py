@@ -7,8 +7,8 @@ from relive.training import ReplayConfig, TrainConfig
 def tiny(replay=None, agent=None, **settings):
     """CartPole for 300 steps, 100 of them before learning starts."""
     return TrainConfig(
-        env="CartPole-v1",
         **{
+            "env": "CartPole-v1",
             "device": "cpu",
             "total_steps": 300,
             "learning_starts": 100,

@@ -41,6 +41,7 @@ class TorchEnv:
         device: where states, actions and observations are.
         dtype: of states and rewards, float32 or float64.
         metadata: "autoreset_mode", for `ReplayBuffer.for_env`.
+        task: what it is a copy of.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class TorchEnv:
         self.dtype = dtype
         self.metadata = {"autoreset_mode": "same_step"}
         self.env_id = task.env_id
-        self._task = task
+        self.task = task
         low = torch.tensor(task.start_low, dtype=torch.float64)
         high = torch.tensor(task.start_high, dtype=torch.float64)
         self._start_low = low.unsqueeze(1).to(device, dtype)
@@ -66,7 +67,7 @@ class TorchEnv:
     @property
     def fields(self) -> dict[str, Field]:
         """What `fields_of(env)` says, without Gymnasium: for `ReplayBuffer.for_env(fields=...)`."""
-        return {"obs": self._task.obs_field, "action": self._task.action_field}
+        return {"obs": self.task.obs_field, "action": self.task.action_field}
 
     @property
     def single_observation_space(self) -> Any:
@@ -75,7 +76,7 @@ class TorchEnv:
         Raises:
             MissingExtraError: Gymnasium is not installed.
         """
-        return self._task.obs_space()
+        return self.task.obs_space()
 
     @property
     def single_action_space(self) -> Any:
@@ -84,7 +85,7 @@ class TorchEnv:
         Raises:
             MissingExtraError: Gymnasium is not installed.
         """
-        return self._task.action_space()
+        return self.task.action_space()
 
     @torch.no_grad()
     def reset(self, seed: int | None = None) -> tuple[Tensor, dict[str, Any]]:
@@ -106,7 +107,7 @@ class TorchEnv:
         self._episode += 1
         self._elapsed.zero_()
         self._state.copy_(self._starts())
-        return self._task.observe(self._state), {}
+        return self.task.observe(self._state), {}
 
     @torch.no_grad()
     def step(self, actions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]:
@@ -130,15 +131,15 @@ class TorchEnv:
         """
         self._check(actions)
         action = actions.view(self.num_envs)
-        state, reward, terminated = self._task.advance(self._state, action, self._elapsed == 0)
+        state, reward, terminated = self.task.advance(self._state, action, self._elapsed == 0)
         self._elapsed += 1
-        truncated = self._elapsed >= self._task.time_limit
+        truncated = self._elapsed >= self.task.time_limit
         ended = terminated | truncated
-        final_obs = self._task.observe(state)
+        final_obs = self.task.observe(state)
         self._episode += ended
         self._elapsed.masked_fill_(ended, 0)
         torch.where(ended, self._starts(), state, out=self._state)
-        obs = self._task.observe(self._state)
+        obs = self.task.observe(self._state)
         info = {"final_obs": final_obs, "_final_obs": ended}
         return obs, reward, terminated, truncated, info
 
@@ -199,7 +200,7 @@ class TorchEnv:
     def _check(self, actions: Tensor) -> None:
         if not self._ready:
             raise NotReadyError("no episode has started: call reset() before step()")
-        field = self._task.action_field
+        field = self.task.action_field
         shape = (self.num_envs, *field.shape)
         if not isinstance(actions, Tensor):
             raise InputError(

@@ -12,6 +12,23 @@ from relive.errors import ConfigError
 TORCH_ENVS = {
     module.TASK.env_id: module.TASK for module in (cartpole, pendulum, acrobot, mountain_car)
 }
+PREFIX = "torch/"
+
+
+def torch_id(env_id: str) -> str | None:
+    """Gymnasium's name behind `torch/`, where an environment is asked for as tensor code.
+
+    >>> torch_id("torch/CartPole-v1"), torch_id("CartPole-v1")
+    ('CartPole-v1', None)
+
+    Raises:
+        ConfigError: There is no such tensor code.
+    """
+    if not env_id.startswith(PREFIX):
+        return None
+    name = env_id.removeprefix(PREFIX)
+    _require_known(name)
+    return name
 
 
 def make_torch_env(
@@ -40,11 +57,7 @@ def make_torch_env(
         ConfigError: No such environment here, no such dtype, a bad number of copies or seed.
         UnsupportedError: The machine has no such device.
     """
-    if env_id not in TORCH_ENVS:
-        raise ConfigError(
-            f"{env_id!r} does not exist as tensor code; these do: {', '.join(TORCH_ENVS)}. "
-            "make_vector_env makes any environment of Gymnasium"
-        )
+    _require_known(env_id)
     if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
         raise ConfigError(f"num_envs is a whole number >= 1; given {num_envs!r}")
     if dtype not in (torch.float32, torch.float64):
@@ -52,3 +65,11 @@ def make_torch_env(
     return TorchEnv(
         TORCH_ENVS[env_id], num_envs, device=known_device(device), seed=seed, dtype=dtype
     )
+
+
+def _require_known(env_id: str) -> None:
+    if env_id not in TORCH_ENVS:
+        raise ConfigError(
+            f"{env_id!r} does not exist as tensor code; these do: {', '.join(TORCH_ENVS)}. "
+            "make_vector_env makes any environment of Gymnasium"
+        )

@@ -1,0 +1,248 @@
+"""The environments of a run, stepped by its agent into its buffer: on the host, or on the device.
+
+E  environments
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+
+from relive.envs.make import episodes_of, resume_episodes
+from relive.envs.torch_native import TorchEnv
+from relive.errors import UnsupportedError
+from relive.training.episodes import DeviceEpisodes
+from relive.training.measure import Episodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from relive.training.parts import Parts
+    from relive.training.records import EpisodeEnded, EpisodesEnded
+
+
+class Rollout(Protocol):
+    """What the loop asks of environments.
+
+    Attributes:
+        on_device: Whether a step is work of the device alone, which can be captured.
+    """
+
+    on_device: bool
+
+    @property
+    def episodes(self) -> int:
+        """That have ended, as far as was told."""
+        ...
+
+    def begin(self) -> None:
+        """Starts the first episodes, unless `load_state_dict` has brought others."""
+        ...
+
+    def explore(self, epsilon: float) -> None:
+        """Share of random actions in the steps that follow."""
+        ...
+
+    def step(self) -> None:
+        """One step of all environments: the agent acts, the buffer is given what came of it."""
+        ...
+
+    def ended(self, step: int) -> Iterator[EpisodeEnded]:
+        """The episodes that ended with the last step, one by one, where they are told so."""
+        ...
+
+    def summary(self, step: int) -> EpisodesEnded | None:
+        """The episodes that ended since the last summary, where they are not told one by one."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the environments are, and their episodes."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from what `state_dict` gave."""
+        ...
+
+    def close(self) -> None:
+        """Gives the environments back."""
+        ...
+
+
+def rollout_of(parts: Parts) -> Rollout:
+    """The environments of a run, where they are."""
+    return DeviceRollout(parts) if isinstance(parts.env, TorchEnv) else HostRollout(parts)
+
+
+class HostRollout:
+    """Environments of Gymnasium's, in this process.
+
+    Args:
+        parts: Of the run.
+    """
+
+    on_device = False
+
+    def __init__(self, parts: Parts) -> None:
+        self._env: Any = parts.env
+        self._seeds = parts.env_seeds
+        self._buffer, self._agent = parts.buffer, parts.agent
+        self._episodes = Episodes(self._env.num_envs)
+        self._epsilon = 1.0
+        self._obs: Any = None  # before the first reset
+        self._last: Any = None  # reward and ends of the last step
+
+    @property
+    def episodes(self) -> int:
+        """That have ended."""
+        return self._episodes.ended
+
+    def begin(self) -> None:
+        """As `Rollout`."""
+        if self._obs is None:
+            self._obs, _ = self._env.reset(seed=self._seeds)
+
+    def explore(self, epsilon: float) -> None:
+        """As `Rollout`."""
+        self._epsilon = epsilon
+
+    def step(self) -> None:
+        """As `Rollout`."""
+        action = self._agent.act(self._obs, self._epsilon)
+        next_obs, reward, terminated, truncated, info = self._env.step(action)
+        self._buffer.add(
+            obs=self._obs,
+            action=action,
+            reward=reward,
+            next_obs=next_obs,
+            terminated=terminated,
+            truncated=truncated,
+            final_obs=info.get("final_obs"),
+        )
+        self._obs, self._last = next_obs, (reward, terminated | truncated)
+
+    def ended(self, step: int) -> Iterator[EpisodeEnded]:
+        """As `Rollout`; to be asked after every step."""
+        reward, ended = self._last
+        return self._episodes.add(reward, ended, step)
+
+    def summary(self, step: int) -> None:
+        """None: episodes are told one by one."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """As `Rollout`; what was done in each episode, see `relive.envs.replayable`."""
+        return {
+            "episodes": self._episodes.state_dict(),
+            "envs": episodes_of(self._env),
+            "obs": self._obs,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """As `Rollout`.
+
+        Raises:
+            UnsupportedError: An environment did not come back to where it was.
+        """
+        self._obs = resume_episodes(self._env, state["envs"])
+        if not _equal(self._obs, state["obs"]):
+            raise UnsupportedError(
+                f"{self._env.envs[0].spec.id} cannot be resumed: the same seed and actions led it "
+                "elsewhere, so it draws chance from outside, or remembers earlier episodes"
+            )
+        self._episodes.load_state_dict(state["episodes"])
+
+    def close(self) -> None:
+        """As `Rollout`."""
+        self._env.close()
+
+
+class DeviceRollout:
+    """Environments of tensor code, where the agent is; the host never waits in a step.
+
+    All that a step changes is in tensors that are made once, so it can be captured in a CUDA graph.
+
+    Args:
+        parts: Of the run.
+    """
+
+    on_device = True
+
+    def __init__(self, parts: Parts) -> None:
+        assert isinstance(parts.env, TorchEnv)
+        self._env, self._seeds = parts.env, parts.env_seeds
+        self._buffer, self._agent = parts.buffer, parts.agent
+        device, field = self._env.device, self._env.fields["obs"]
+        self._ends = DeviceEpisodes(self._env.num_envs, device)
+        self._obs = torch.zeros(self._env.num_envs, *field.shape, dtype=field.dtype, device=device)
+        self._has_begun = False
+        self._told = 1.0  # what is in the word
+        self._epsilon = torch.ones((), device=device)
+
+    @property
+    def episodes(self) -> int:
+        """That have ended, as far as there are summaries."""
+        return self._ends.ended
+
+    def begin(self) -> None:
+        """As `Rollout`; waits for the device."""
+        if not self._has_begun:
+            obs, _ = self._env.reset(seed=self._seeds[0])
+            self._obs.copy_(obs)
+            self._has_begun = True
+
+    def explore(self, epsilon: float) -> None:
+        """As `Rollout`; where the share changes, a word of the device does, and nothing waits."""
+        if epsilon != self._told:
+            self._epsilon.fill_(epsilon)
+            self._told = epsilon
+
+    def step(self) -> None:
+        """As `Rollout`; equal calls launch equal work."""
+        action = self._agent.explore(self._obs, self._epsilon)
+        next_obs, reward, terminated, truncated, info = self._env.step(action)
+        self._buffer.add(
+            obs=self._obs,
+            action=action,
+            reward=reward,
+            next_obs=next_obs,
+            terminated=terminated,
+            truncated=truncated,
+            final_obs=info["final_obs"],
+        )
+        self._ends.add(reward, info["_final_obs"])
+        self._obs.copy_(next_obs)
+
+    def ended(self, step: int) -> Iterator[EpisodeEnded]:  # noqa: ARG002  # as the other has it
+        """Nothing: there may be thousands in a step."""
+        return iter(())
+
+    def summary(self, step: int) -> EpisodesEnded | None:
+        """As `Rollout`; waits for the device."""
+        return self._ends.take(step)
+
+    def state_dict(self) -> dict[str, Any]:
+        """As `Rollout`; waits for the device."""
+        return {
+            "episodes": self._ends.state_dict(),
+            "envs": self._env.state_dict(),
+            "obs": self._obs.clone(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """As `Rollout`; on any device."""
+        self._env.load_state_dict(state["envs"])
+        self._obs.copy_(state["obs"])
+        self._ends.load_state_dict(state["episodes"])
+        self._has_begun = True
+
+    def close(self) -> None:
+        """As `Rollout`."""
+        self._env.close()
+
+
+def _equal(obs: Any, other: Any) -> bool:
+    """Whether observations are the same numbers; NaN equals NaN."""
+    if isinstance(obs, dict):
+        return obs.keys() == other.keys() and all(_equal(obs[k], other[k]) for k in obs)
+    return np.array_equal(obs, other, equal_nan=np.issubdtype(np.asarray(obs).dtype, np.inexact))
