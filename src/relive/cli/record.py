@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -110,4 +111,4 @@ def _tell(
         f"{returns.min():.1f} to {returns.max():.1f}"
     )
     print(f"written   {options.out} (Minari, {options.format})")
-    print(f"use       relive train {algorithm} --env {env} --demos.path {options.out}")
+    print(f"use       relive train {algorithm} --env {env} --demos.path {quote(str(options.out))}")

@@ -11,6 +11,7 @@ import numpy as np
 
 from relive.demos.demonstration import Demonstration, DoneMeans, LastStep, part, reading
 from relive.demos.formats import FormatName, found, read
+from relive.demos.soundness import require_sound
 from relive.errors import ConfigError, InputError, shown
 from relive.gpu.capture import require_no_capture
 from relive.ops import words as w
@@ -57,8 +58,8 @@ class Filter:
         """
         if self.successful_only and episode.success is None:
             raise InputError(
-                f"{episode.name}: the file does not say whether it was a success; choose by "
-                "min_return, or by a function of your own"
+                f"{episode.name}: the file does not say whether it was a success; choose by the "
+                "return instead (min_return)"
             )
         if self.successful_only and not episode.success:
             return False
@@ -102,6 +103,7 @@ def load(
     format: FormatName | None = None,
     last_step: LastStep | None = None,
     done_means: DoneMeans | None = None,
+    action_bounds: tuple[Any, Any] | None = None,
 ) -> Loaded:
     """Write the episodes of a file into an empty buffer and pin them.
 
@@ -121,9 +123,12 @@ def load(
         format: As in `read`.
         last_step: As in `read`.
         done_means: As in `read`.
+        action_bounds: The least and the largest action, numbers or arrays `[*shape]`; files that
+            hold others, scaled differently, are refused. None takes all.
 
     Raises:
-        InputError: No episode passes, fields that do not fit, a buffer that has rows, no room.
+        InputError: No episode passes, fields that do not fit, values that are not finite, actions
+            out of bounds, a buffer that has rows, no room.
         CorruptError: A file that is damaged or not whole.
         UnsupportedError: A pickle, or something else that is not read.
         ConfigError: As `read`.
@@ -139,7 +144,9 @@ def load(
     while len(chosen) != limit and (episode := next(episodes, None)) is not None:
         if len(episode) and (where is None or _passes(where, episode, place)):
             with reading(f"{place}: {episode.name}"):
-                chosen.append(_fitted(buffer, episode))
+                fitted = _fitted(buffer, episode)
+                require_sound(fitted, action_bounds)
+                chosen.append(fitted)
         else:
             skipped += 1
     if not chosen:
@@ -211,6 +218,11 @@ def _fitted(buffer: ReplayBuffer, episode: Demonstration) -> Demonstration:
 def _fit(values: Any, tree: Any, buffer: ReplayBuffer) -> Any:
     """What the buffer has of a field; one number a step is the same as a vector of one."""
     if isinstance(tree, str):
+        if isinstance(values, dict):
+            raise InputError(
+                f"{tree}: the file has a dict of {sorted(values)}, the buffer one array; make the "
+                "buffer with fields of those names"
+            )
         shape = buffer._layout.columns[tree].field.shape
         narrow = not isinstance(values, dict) and {values.shape[1:], shape} == {(), (1,)}
         return values.reshape(len(values), *shape) if narrow else values
@@ -240,7 +252,7 @@ def _require_room(buffer: ReplayBuffer, rows: int, reserve: int, batch_size: int
         raise InputError(
             f"{rows} demonstrations and reserve={reserve} leave "
             f"{max(0, buffer.capacity - rows - reserve)} of {buffer.capacity} rows for others, "
-            f"fewer than {online}; make the buffer larger, or take fewer episodes (limit, where)"
+            f"fewer than {online}; make the buffer larger, or take fewer episodes"
         )
 
 

@@ -95,7 +95,7 @@ def require_writable(path: Path, *, overwrite: bool) -> None:
     if not (path / DATA / "metadata.json").is_file():
         raise InputError(f"{path} is there and is no dataset of Minari; name another place")
     if not overwrite:
-        raise InputError(f"{path} has a dataset in it; name another place, or say overwrite")
+        raise InputError(f"{path} has a dataset in it; name another place, or overwrite it")
 
 
 def dataset_id(path: Path) -> str:

@@ -25,7 +25,7 @@ def actions_of(env: Any, algorithm: Algorithm) -> int | ActionScale:
     try:
         return ActionScale(*action_bounds(env)) if continuous else num_actions(env)
     except ConfigError as error:
-        others = DISCRETE if continuous else CONTINUOUS
+        others = (*DISCRETE, "rainbow") if continuous else (*CONTINUOUS, "rlpd")
         kind = "numbered" if continuous else "continuous"
         raise ConfigError(
             f"{algorithm} cannot act there: {error}; for {kind} actions: {', '.join(others)}"

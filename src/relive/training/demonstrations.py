@@ -11,6 +11,7 @@ from relive.demos import Filter, Loaded, load
 from relive.errors import ConfigError
 
 if TYPE_CHECKING:
+    from relive.agents import ActionScale
     from relive.buffer import ReplayBuffer
 
 
@@ -49,8 +50,8 @@ class DemosConfig:
                     )
         else:
             object.__setattr__(self, "path", Path(self.path))
-        if not 0 <= self.fraction <= 1:
-            raise ConfigError(f"demos.fraction lies in [0, 1]; given {self.fraction}")
+        if not 0 < self.fraction <= 1:
+            raise ConfigError(f"demos.fraction lies in (0, 1]; given {self.fraction}")
         if self.episodes is not None and self.episodes < 1:
             raise ConfigError(f"demos.episodes is at least 1; given {self.episodes}")
         self.build_filter()  # it checks its settings
@@ -61,7 +62,7 @@ class DemosConfig:
 
 
 def load_demonstrations(
-    config: DemosConfig, buffer: ReplayBuffer, batch_size: int
+    config: DemosConfig, buffer: ReplayBuffer, batch_size: int, actions: int | ActionScale
 ) -> Loaded | None:
     """Writes the demonstrations of a run into its new buffer and pins them; None if it has none.
 
@@ -79,4 +80,5 @@ def load_demonstrations(
         format=config.format,
         last_step=config.last_step,
         done_means=config.done_means,
+        action_bounds=(0, actions - 1) if isinstance(actions, int) else (actions.low, actions.high),
     )

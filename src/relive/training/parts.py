@@ -74,7 +74,7 @@ def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
             track_reuse=True,
             demo_fraction=config.demos.fraction,
         )
-        demos = load_demonstrations(config.demos, buffer, replay.batch_size)
+        demos = load_demonstrations(config.demos, buffer, replay.batch_size, actions)
     agent = new_agent(
         config.agent,
         fields["obs"],

@@ -65,8 +65,12 @@ class RunResult:
     ended: RunEnded
 
 
-def with_run_directory(config: TrainConfig) -> TrainConfig:
+def with_run_directory(config: TrainConfig, word: str | None = None) -> TrainConfig:
     """The settings with `out` filled in and made, a directory that nothing has been written to.
+
+    Args:
+        config: Settings.
+        word: What its name begins with; None takes the algorithm.
 
     Raises:
         ConfigError: The directory asked for has a run in it.
@@ -74,7 +78,7 @@ def with_run_directory(config: TrainConfig) -> TrainConfig:
     out = config.out
     if out is None:
         env = config.env.replace("/", "-")
-        name = f"{config.algorithm}-{env}-{config.replay.sampler}-s{config.seed}"
+        name = f"{word or config.algorithm}-{env}-{config.replay.sampler}-s{config.seed}"
         names = itertools.chain([name], (f"{name}-{k}" for k in itertools.count(2)))
         out = next(path for path in (Path("runs", name) for name in names) if not path.exists())
     elif (out / METRICS).exists():

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SUFFIX = ".mp4"
+TINY, ENLARGED = 32, 240  # pixels of the longer side: those below the first are enlarged
 
 
 @final
@@ -57,10 +58,15 @@ class Video:
         Raises:
             UnsupportedError: No picture of that kind, or one of another size.
         """
+        if picture.dtype.kind == "f" and picture.size and 0 <= picture.min() <= picture.max() <= 1:
+            picture = np.rint(255 * picture).astype(np.uint8)  # as MinAtar paints
         if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
             raise UnsupportedError(
                 f"a picture is uint8 [height, width, 3]; given {picture.dtype} {[*picture.shape]}"
             )
+        side = max(picture.shape[:2])
+        if 0 < side < TINY:
+            picture = picture.repeat(ENLARGED // side, 0).repeat(ENLARGED // side, 1)
         even = np.pad(picture, ((0, len(picture) % 2), (0, picture.shape[1] % 2), (0, 0)), "edge")
         height, width, _ = even.shape
         if self._container is None:

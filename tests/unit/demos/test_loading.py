@@ -120,7 +120,7 @@ def test_only_successes_where_the_file_tells_them(tmp_path):
     loaded = load(made(fields=SPLIT), path, where=only, done_means="terminated")
     assert (loaded.episodes, loaded.skipped) == (2, 1)
     path = files.robomimic(tmp_path, rewarded([0.5]))
-    with pytest.raises(InputError, match=r"robomimic.hdf5: demo_0: .* choose by min_return"):
+    with pytest.raises(InputError, match=r"robomimic.hdf5: demo_0: .* choose by the return"):
         load(made(fields=SPLIT), path, where=only, done_means="terminated")
 
 
@@ -264,3 +264,47 @@ def test_damage_behind_the_episodes_asked_for_is_not_looked_at(tmp_path):
 def test_a_filter_checks_its_settings(settings, said):
     with pytest.raises(ConfigError, match=said):
         Filter(**settings)
+
+
+@pytest.mark.parametrize("field", ["obs", "action", "reward"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1e200])
+def test_values_that_are_not_finite_are_refused_before_anything_has_changed(field, value, tmp_path):
+    episodes = files.known((4, 3))
+    broken = getattr(episodes[1], field).astype(np.float64)
+    broken.reshape(len(broken), -1)[1, -1] = value
+    path = files.d4rl(tmp_path, [episodes[0], episodes[1]._replace(**{field: broken})])
+    buffer = made()
+    with pytest.raises(InputError, match=rf"{field} of step 1 holds .*, which is not finite"):
+        load(buffer, path)
+    assert len(buffer) == 0
+    assert load(buffer, path, limit=1).episodes == 1  # the other episode is whole
+    fresh = made()
+    whole = load(fresh, path, where=lambda e: all(np.isfinite(np.float32(e.reward))), limit=1)
+    assert whole.rows == 4
+
+
+def test_what_follows_the_end_of_an_episode_may_be_anything(tmp_path):
+    episode = files.known((3,))[0]
+    obs = episode.obs.copy()
+    obs[-1] = np.nan
+    path = files.d4rl(tmp_path, [episode._replace(obs=obs, terminated=True)])
+    assert load(made(), path).rows == 3
+
+
+@pytest.mark.parametrize(("low", "high"), [(-0.5, 9.0), ([-9.0, -0.5], [9.0, 9.0])])
+def test_actions_out_of_bounds_are_refused_with_the_first_of_them(low, high, tmp_path):
+    episode = files.known((3,))[0]
+    action = np.zeros((3, 2), np.float32)
+    action[2, 1] = -0.6
+    path = files.d4rl(tmp_path, [episode._replace(action=action)])
+    buffer = made()
+    with pytest.raises(InputError, match=r"of step 2 lies outside of \[.*\], the bounds"):
+        load(buffer, path, action_bounds=(low, high))
+    assert len(buffer) == 0
+    assert load(buffer, path, action_bounds=(-0.6, 0.0)).rows == 3  # the bounds are inside
+
+
+def test_a_dict_of_observations_for_one_array_says_so(tmp_path):
+    path = written("robomimic", tmp_path, files.known((2,)))
+    with pytest.raises(InputError, match=r"the file has a dict of \['cube', 'hand'\]"):
+        load(made(), path, done_means="truncated")

@@ -93,7 +93,7 @@ def test_episodes_and_epsilon_are_those_of_a_run_without(files):
     assert told[0] == told[1] != []
 
 
-@pytest.mark.parametrize(("fraction", "expected"), [(0.5, 4), (0.25, 2), (1.0, 8), (0.0, 0)])
+@pytest.mark.parametrize(("fraction", "expected"), [(0.5, 4), (0.25, 2), (1.0, 8)])
 def test_the_share_of_a_batch_is_the_one_asked_for(fraction, expected, files):
     parts = build(with_demos("sac", files, {"fraction": fraction}))
     rows, step = parts.demos.rows, parts.buffer.rows([0])
@@ -164,7 +164,8 @@ def test_settings_of_runs_before_there_were_demonstrations_are_read():
     [
         ({"fraction": 0.25}, "demos.fraction 0.25 does nothing without demos.path"),
         ({"min_return": 0.0}, "demos.min_return 0.0 does nothing without"),
-        ({"path": "x", "fraction": 1.5}, r"demos.fraction lies in \[0, 1\]; given 1.5"),
+        ({"path": "x", "fraction": 1.5}, r"demos.fraction lies in \(0, 1\]; given 1.5"),
+        ({"path": "x", "fraction": 0.0}, r"demos.fraction lies in \(0, 1\]; given 0.0"),
         ({"path": "x", "episodes": 0}, "demos.episodes is at least 1; given 0"),
         ({"path": "x", "min_return": float("nan")}, "min_return is a number"),
     ],

@@ -121,7 +121,7 @@ def test_a_film_without_a_picture_is_no_file(tmp_path):
 
 @pytest.mark.parametrize(
     "picture",
-    [np.zeros((32, 32), np.uint8), np.zeros((32, 32, 3)), np.zeros((64, 32, 3), np.uint8)],
+    [np.zeros((32, 32), np.uint8), np.full((32, 32, 3), 2.0), np.zeros((64, 32, 3), np.uint8)],
     ids=["grey", "floats", "another size"],
 )
 def test_pictures_are_of_one_kind_and_size(tmp_path, picture):
@@ -159,3 +159,16 @@ def test_eval_films_the_episodes_and_says_where_once(run, tmp_path, capsys):
     assert len(frames(tmp_path / "two episodes.mp4")[0]) == 10
     assert main(words) == 2
     assert "is there already; remove it, or name another file" in capsys.readouterr().err
+
+
+def test_tiny_pictures_of_parts_of_one_are_painted_large(tmp_path):
+    picture = np.zeros((10, 10, 3))
+    picture[:, 5:] = 1.0  # as MinAtar paints
+    with Video(tmp_path / "film.mp4") as video:
+        video.take(picture, 5)
+    with av.open(str(tmp_path / "film.mp4")) as film:
+        (frame,) = film.decode(film.streams.video[0])
+        seen = frame.to_ndarray(format="rgb24")
+    assert seen.shape == (240, 240, 3)
+    assert seen[:, :100].max() < 20
+    assert seen[:, 140:].min() > 235
