@@ -47,10 +47,10 @@ def run_of(algorithm, device, *, capture="auto", lag=False):
     config = TrainConfig(
         env=env,
         num_envs=ENVS,
-        total_steps=20 * ENVS,
+        total_steps=14 * ENVS,
         learning_starts=4 * ENVS,
         train_every=ENVS,
-        log_every=10 * ENVS,
+        log_every=7 * ENVS,
         device="cuda",
         capture=capture,
         eval_episodes=0,
@@ -76,7 +76,7 @@ def test_captured_steps_are_the_called_ones_bit_for_bit(algorithm):
         called, expected = run_of(algorithm, device, capture="off")
         played, found = run_of(algorithm, device, capture="on", lag=True)
         assert played._updates.not_captured is None
-        assert len(played._updates._graphs) >= 2
+        assert len(played._updates._graphs) >= 1
         assert found == expected
         ours, theirs = (list(t._agent.policy.parameters()) for t in (played, called))
         device.catch_up()

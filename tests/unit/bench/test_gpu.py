@@ -12,6 +12,7 @@ from benchmarks.gpu import budget
 from benchmarks.gpu.__main__ import main
 from benchmarks.gpu.distribution import chi_square, kolmogorov_smirnov, spread
 from benchmarks.gpu.goals import judged
+from benchmarks.gpu.operations import table
 from benchmarks.gpu.page import page
 from benchmarks.gpu.report import Report, brief
 from benchmarks.gpu.rivals import Cumsum, Rows
@@ -223,6 +224,11 @@ def test_the_floor_is_the_time_of_the_bytes():
 def test_the_page_about_gpus_shows_what_is_computed():
     page = (Path(__file__).parents[3] / "docs" / "cuda.md").read_text(encoding="utf-8")
     assert budget.table(budget.budgets()) in page
+
+
+def test_the_page_about_gpus_shows_the_operations_of_every_agent():
+    page = (Path(__file__).parents[3] / "docs" / "cuda.md").read_text(encoding="utf-8")
+    assert table() in page
 
 
 def test_more_rows_than_one_program_takes_in_need_more_launches():

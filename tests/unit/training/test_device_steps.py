@@ -153,6 +153,7 @@ def test_a_step_waits_for_nothing(algorithm, monkeypatch):
             trainer._means.add(agent.learn(batches, due=True).metrics)
 
 
+@pytest.mark.filterwarnings("ignore:Dynamo does not know", "ignore:The .grad attribute")
 @EVERY
 def test_compiled_losses_give_the_same_run(algorithm, monkeypatch):
     config = settings(algorithm, total_steps=20 * ENVS)
