@@ -6,9 +6,9 @@
     python -m benchmarks.learning --show            # nothing is run
 
 A run lies in runs/learn/TASK/SEED. What is stopped goes on where it was when it is called again.
-Results are kept in results/learning.json, with tables and curves beside it; a run that is there and
-not in runs/learn is made again unless `--missing` is given. Ends with status 1 if a goal was missed
-or a run failed.
+Results are kept in results/learning.json, with tables beside it and curves in docs/images; a run
+that is there and not in runs/learn is made again unless `--missing` is given. Ends with status 1 if
+a goal was missed or a run failed.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from benchmarks.learning.tasks import Task
 
 RESULTS = Path(__file__).parents[1] / "results" / "learning.json"
+CURVES = Path(__file__).parents[2] / "docs" / "images" / "learning.svg"
 WRITING = threading.Lock()
 
 
@@ -99,7 +100,7 @@ def write_pages(results: Results) -> None:
     }
     for name, text in pages.items():
         RESULTS.with_name(name).write_text(text + "\n", encoding="utf-8")
-    curves.draw(GOALS, results, RESULTS.with_suffix(".svg"))
+    curves.draw(GOALS, results, CURVES)
 
 
 def load() -> Results:

@@ -141,7 +141,6 @@ class ReplayBuffer:
         )
         require_no_capture(known_device(settings.device), "ReplayBuffer(...)")
         self._num_envs, self._n_step = num_envs, n_step
-        self._own = frozenset(fields) - {"obs", "action"}
         self._tee: Tee | None = None
         self._failure: DeviceFailure | None = None
         self._batches_on: torch.device | None = None  # elsewhere, once the buffer has moved
@@ -149,6 +148,7 @@ class ReplayBuffer:
             self._make(settings)
         except (RuntimeError, ConfigError) as error:
             self._make(self._instead(settings, error))
+        self._own = frozenset(fields) - {"obs", "action"}
         self._sender = Sender(self._batch_layout)
         lock = fork_safe_lock()
         self._lock = lock if self._device.type == "cpu" else Turns(lock, self._device)

@@ -428,8 +428,8 @@ FAULTS = (
     Fault(
         "the target network is never copied",
         "agents/dqn.py",
-        "if self.updates % config.target_period == 0:",
-        "if self.updates % config.target_period == config.target_period:",
+        "return update % self.config.target_period == 0",
+        "return update % self.config.target_period == self.config.target_period",
         ("tests/unit/agents",),
     ),
     Fault(

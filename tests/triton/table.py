@@ -145,6 +145,7 @@ PROPERTIES = [
     "sampler",
     "window",
     "prioritized",
+    "failure",
 ]
 TABLE: dict[str, Row] = {
     "`add` of host arrays": Row(
@@ -310,7 +311,7 @@ TABLE: dict[str, Row] = {
     ),
     "`tee`": Row(YES, REFUSED, {"to a store": lambda g: g.buffer.tee(g.store)}),
     "`capacity`, `device`, `num_envs`, `n_step`, `gamma`, `sampler`, `window`, `prioritized`, "
-    "`memory`, `saved_note`": Row(
+    "`failure`, `memory`, `saved_note`": Row(
         NO,
         HOST_KNOWS,
         {

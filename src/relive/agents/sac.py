@@ -217,10 +217,12 @@ class SAC:
         """
         num_envs = count_envs(obs)
         explore = self.rng.random(num_envs) < epsilon
-        action = self.rng.uniform(-1.0, 1.0, (num_envs, self.actions.size))
-        if not explore.all():
-            noise = self.rng.standard_normal(action.shape, np.float32)
-            action = np.where(explore[:, None], action, self._drawn(obs, noise))
+        shape = num_envs, self.actions.size
+        if explore.all():
+            return self.actions.array_from_unit(self.rng.uniform(-1.0, 1.0, shape))
+        action = self._drawn(obs, self.rng.standard_normal(shape, np.float32))
+        if explore.any():
+            action = np.where(explore[:, None], self.rng.uniform(-1.0, 1.0, shape), action)
         return self.actions.array_from_unit(action)
 
     def act_greedy(self, obs: Any) -> NDArray[np.float32]:
@@ -315,7 +317,8 @@ class SAC:
     def _update_policy(self, batches: Sequence[Batch], lr: float | Tensor) -> None:
         parameters = self.actor_parameters
         loss, log_prob, weights = accumulate(batches, self._policy_terms, parameters)
-        self.actor_parameters.clip_grad(self.config.max_grad_norm)
+        if self.config.max_grad_norm is not None:
+            self.actor_parameters.clip_grad(self.config.max_grad_norm)
         self.actor_optimizer.step(lr)
         self._of_policy["actor_loss"].copy_(loss)
         self._of_policy["entropy"].copy_(log_prob.mean()).neg_()

@@ -183,11 +183,13 @@ class TD3:
         """
         num_envs = count_envs(obs)
         explore = self.rng.random(num_envs) < epsilon
-        action = self.rng.uniform(-1.0, 1.0, (num_envs, self.actions.size))
-        if not explore.all():
-            noise = self.config.exploration_noise * self.rng.standard_normal(action.shape)
-            blurred = (self._best(obs) + noise).clip(-1.0, 1.0)
-            action = np.where(explore[:, None], action, blurred)
+        shape = num_envs, self.actions.size
+        if explore.all():
+            return self.actions.array_from_unit(self.rng.uniform(-1.0, 1.0, shape))
+        noise = self.config.exploration_noise * self.rng.standard_normal(shape)
+        action = (self._best(obs) + noise).clip(-1.0, 1.0)
+        if explore.any():
+            action = np.where(explore[:, None], self.rng.uniform(-1.0, 1.0, shape), action)
         return self.actions.array_from_unit(action)
 
     def act_greedy(self, obs: Any) -> NDArray[np.float32]:
@@ -279,7 +281,8 @@ class TD3:
 
     def _update_policy(self, batches: Sequence[Batch], lr: float | Tensor) -> None:
         (loss,) = accumulate(batches, self._policy_terms, self.actor_parameters)
-        self.actor_parameters.clip_grad(self.config.max_grad_norm)
+        if self.config.max_grad_norm is not None:
+            self.actor_parameters.clip_grad(self.config.max_grad_norm)
         self.actor_optimizer.step(lr)
         self._actor_loss.copy_(loss)
 

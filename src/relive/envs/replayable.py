@@ -52,7 +52,11 @@ class Replayable(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self.env.reset(seed=self._seed, options=options)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """A step of the environment; the action is remembered."""
+        """A step of the environment; the action is remembered.
+
+        What the environment tells besides is left out: a vector of environments would copy it,
+        number by number, and nobody reads it.
+        """
         if self._length == len(self._actions):
             like = np.asarray(action)
             longer = np.empty((max(64, 2 * self._length), *like.shape), like.dtype)
@@ -61,7 +65,8 @@ class Replayable(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._actions = longer
         self._actions[self._length] = action
         self._length += 1
-        return self.env.step(action)
+        obs, reward, terminated, truncated, _ = self.env.step(action)
+        return obs, reward, terminated, truncated, {}
 
     def episode(self) -> dict[str, Any]:
         """The stream of seeds, and the seed and the actions of the episode so far."""

@@ -86,14 +86,14 @@ class ActionScale:
 
         Never outside of the box, which rounding could leave by the last bit.
         """
-        scaled = torch.addcmul(self._middle, self._half, action)
+        scaled = self._middle + self._half * action  # rounded twice, as NumPy does
         return scaled.clamp(self._low, self._high).view(action.shape[0], *self.shape)
 
     def array_from_unit(self, action: NDArray[Any]) -> NDArray[np.float32]:
-        """As `from_unit`, from an array to one; of a scale for tensors on the CPU."""
-        unit = torch.from_numpy(action.astype(np.float32, copy=False))
-        scaled: NDArray[np.float32] = self.from_unit(unit).numpy()
-        return scaled
+        """As `from_unit`, from an array to one; whatever device tensors are scaled on."""
+        unit = action.astype(np.float32, copy=False).reshape(len(action), *self.shape)
+        scaled = (self.low + self.high) / 2 + (self.high - self.low) / 2 * unit
+        return np.minimum(np.maximum(scaled, self.low), self.high)
 
 
 def _float32(bound: Any, inwards: float) -> NDArray[np.float32]:

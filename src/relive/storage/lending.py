@@ -66,11 +66,15 @@ class Lender:
             try:
                 return torch.empty(nbytes, dtype=torch.uint8, device=self._device)
             except (RuntimeError, TypeError) as error:  # more than is free, or a number holds
-                failure = error
+                failure = error if self._may_have(nbytes) else None
         raise InputError(
             f"a batch of {batch_size} rows needs {nbytes / 1e9:.1f} GB, more than there is; draw "
             "it in parts"
         ) from failure
+
+    def _may_have(self, nbytes: int) -> bool:
+        """Whether a GPU that fails to give so much has failed, and not whoever asked for it."""
+        return self._device.type == "cuda" and nbytes <= torch.cuda.mem_get_info(self._device)[1]
 
     def lend(self, batch_size: int) -> Batch:
         """A batch that nobody else can see: one that has been abandoned, or a new one."""

@@ -88,6 +88,7 @@ def load_checkpoint(folder: Path, config: TrainConfig) -> tuple[ReplayBuffer | N
     return ReplayBuffer.load(folder, device=device, rows_on=config.replay.rows_on), note
 
 
+CHOSEN = "auto"  # goes on with what was chosen
 PLACES = ("device", "replay.device", "replay.rows_on", "replay.on_failure")  # change no number
 
 
@@ -101,7 +102,7 @@ def require_same(saved: TrainConfig, given: TrainConfig) -> None:
     differing = [
         f"{name} was {before.get(name)}, given {now.get(name)}"
         for name in {**before, **now}
-        if before.get(name) != now.get(name) and name not in PLACES
+        if name not in PLACES and now.get(name) not in (before.get(name), CHOSEN)
     ]
     if differing:
         raise ConfigError(

@@ -1,8 +1,9 @@
 """What `auto` stands for: a device and a number of threads, chosen once and kept with the run.
 
 Small networks are not worth a GPU, nor a second thread: what has to be started, and waited for,
-costs more than it computes. So steps are timed where the answer is not plain, by an agent of its
-own that draws from no stream of the run: with the same choice the run is the same.
+costs more than it computes. Threads follow from the operations of an update. Beside a GPU steps are
+timed, by an agent of its own that draws from no stream of the run: with the same choice the run is
+the same.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from relive.agents.kinds import new_agent
 from relive.buffer import ReplayBuffer
 from relive.envs.make import fields_in, make_training_env
+from relive.envs.torch_native.make import torch_id
 from relive.gpu.failures import spares_the_device
 from relive.storage.memory import free_memory, plan
 from relive.training.algorithms import actions_of
@@ -30,10 +32,10 @@ if TYPE_CHECKING:
     from relive.fields import Fields
     from relive.training.config import TrainConfig
 
-FEW_FLOPS = 2e8  # of an update, up to which one thread is as fast as two
+FLOPS_PER_THREAD = 2e9  # of an update; below that a second thread waits more than it computes
 MOST_THREADS = 8
 MOST_SECONDS = 0.3  # of one measurement, behind the first steps
-MARGIN = 0.9  # more threads, or a GPU, have to be so much faster
+MARGIN = 0.9  # a GPU has to be so much faster
 ROOM = 0.8  # of what is free on a GPU a buffer may have; networks and batches need some too
 
 
@@ -118,19 +120,12 @@ class Trial:
 
 
 def _threads(trial: Trial) -> tuple[int, str]:
-    """How many, and why."""
+    """How many, and why: by what there is to compute, not by the clock."""
     flops = trial.flops()
-    cores = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, 8)
-    if flops <= FEW_FLOPS or cores == 1:
-        return 1, f"1: an update has {flops / 1e6:,.0f} million operations"
-    times = {1: trial.seconds("cpu", 1)}
-    more = 2
-    while more <= min(cores, MOST_THREADS):
-        times[more] = trial.seconds("cpu", more)
-        more *= 2
-    best = min(times, key=lambda k: times[k] * (1 if k == 1 else 1 / MARGIN))
-    told = ", ".join(f"{1e3 * seconds:.2f} with {k}" for k, seconds in times.items())
-    return best, f"{best}: ms a step {told}"
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    threads = min(1 + int(flops / FLOPS_PER_THREAD), cores, MOST_THREADS)
+    words = f"{threads}: an update has {flops / 1e6:,.0f} million operations"
+    return threads, f"{words}, and there are {cores} cores" if threads > 1 else words
 
 
 def _device(
@@ -144,6 +139,22 @@ def _device(
             **why,
             "device": "cpu: there is no CUDA here",
         }
+    device, words = _faster(config, trial)
+    why = {**why, "device": f"{device}: {words}"}
+    config = dataclasses.replace(config, device=device)
+    if device == "cpu":
+        return config, why
+    if config.replay.device == "same" and (words := _too_large(config, trial.fields)):
+        replay = dataclasses.replace(config.replay, device="cpu", rows_on="device")
+        config = dataclasses.replace(config, replay=replay)
+        why["replay.device"] = f"cpu: {words}"
+    return config, why
+
+
+def _faster(config: TrainConfig, trial: Trial) -> tuple[Literal["cpu", "cuda"], str]:
+    """The device on which a step is faster, and why."""
+    if torch_id(config.env) is not None and config.capture != "off":
+        return "cuda", "the environments are tensor code, and whole steps are captured there"
     threads = None if config.threads == "auto" else config.threads
     here = trial.seconds("cpu", threads)
     try:
@@ -151,18 +162,9 @@ def _device(
     except RuntimeError as error:
         if not spares_the_device(error):
             raise
-        words = "cpu: there is no memory for the networks on the GPU"
-        return dataclasses.replace(config, device="cpu"), {**why, "device": words}
+        return "cpu", "there is no memory for the networks on the GPU"
     told = f"ms a step {1e3 * here:.2f} on cpu, {1e3 * there:.2f} on cuda"
-    if there > MARGIN * here:
-        return dataclasses.replace(config, device="cpu"), {**why, "device": f"cpu: {told}"}
-    why = {**why, "device": f"cuda: {told}"}
-    config = dataclasses.replace(config, device="cuda")
-    if config.replay.device == "same" and (words := _too_large(config, trial.fields)):
-        replay = dataclasses.replace(config.replay, device="cpu", rows_on="device")
-        config = dataclasses.replace(config, replay=replay)
-        why["replay.device"] = f"cpu: {words}"
-    return config, why
+    return ("cpu" if there > MARGIN * here else "cuda"), told
 
 
 def _too_large(config: TrainConfig, fields: Fields) -> str:

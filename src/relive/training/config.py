@@ -163,8 +163,8 @@ class TrainConfig:
     device: Literal["cpu", "cuda", "auto"] = "auto"
     """Where the networks live: auto is cuda where there is one and it is faster."""
     threads: int | Literal["auto"] | None = "auto"
-    """Threads of PyTorch on the CPU: auto is 1 for small networks, else the fastest number that was
-    tried. None leaves them alone."""
+    """Threads of PyTorch on the CPU: auto is 1, and more only for large networks. None leaves them
+    alone."""
     out: Path | None = None
     """Run directory; None makes a new one below runs/."""
     learning_starts: int = 1_000

@@ -15,7 +15,9 @@ from relive.errors import DeviceLostError
 from relive.report.page import write_report
 from relive.training import resume, run
 from relive.training.console import Console
+from relive.training.failures import without_gpu
 from relive.training.records import DeviceFailed
+from relive.training.run import run_settings
 from tests.triton.pretended import Device, pretended
 from tests.triton.pretended.failures import dead, dead_device, failing_launch
 from tests.unit.training.test_resume import Interrupt, assert_same_run, told
@@ -138,7 +140,8 @@ def test_a_run_that_was_sent_back_can_be_stopped_and_resumed(
 
         at_update(12, die, monkeypatch)
         assert run(tiny({"device": "cuda"}, out=out, **SETTINGS), [Interrupt(60)]).ended.interrupted
-    assert not resume(out).ended.interrupted
+    on_cpu = without_gpu(run_settings(out))  # else it goes on where its settings say: on the GPU
+    assert not resume(out, config=on_cpu).ended.interrupted
     without_failures(out)
     assert_same_run(whole, out)
 

@@ -44,7 +44,7 @@ def test_a_run_directory_holds_settings_records_and_policy(tmp_path):
         "policy.safetensors",
     }
     settings = json.loads((result.out / "config.json").read_text())
-    assert TrainConfig.from_json(settings) == tiny(out=tmp_path / "run")
+    assert TrainConfig.from_json(settings) == tiny(out=tmp_path / "run", threads=1)
     assert lines(result.out) == [as_json(record) for record in listener.records]
     assert listener.records[-1] is result.ended
     assert result.evaluated in listener.records

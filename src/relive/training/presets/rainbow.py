@@ -32,8 +32,8 @@ _MINATAR = TrainConfig(
     env="",
     total_steps=500_000,
     learning_starts=5_000,
-    train_every=4,
-    replay=ReplayConfig(capacity=500_000, batch_size=64, n_step=3, alpha=0.5, beta=0.4),
+    train_every=2,
+    replay=ReplayConfig(capacity=100_000, batch_size=64, n_step=3, alpha=0.5, beta=0.4),
     agent=C51Config(
         double=True,
         dueling=True,
