@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Sections = dict[str, Any]
+LEARNED = 475.0  # mean return of CartPole-v1, by which Gymnasium calls it solved
 MEGABYTES = {"100000": 47.0, "1000000": 470.0}
 
 
@@ -71,6 +72,23 @@ def _spread(sections: Sections) -> float:
     return float(max([*times.values(), *ends]) / min(times.values()))
 
 
+def _of_agents(sections: Sections, name: str) -> list[float]:
+    """One figure of each agent's training step."""
+    return [
+        float(rates[name])
+        for rates in sections["training step"].values()
+        if isinstance(rates, dict)
+    ]
+
+
+def _seconds_to_learn(sections: Sections) -> float:
+    """Wall time of training; a ValueError if it learned too little."""
+    found = sections["learned"]
+    if found["return"] < LEARNED:
+        raise ValueError(f"a greedy return of {found['return']}")
+    return float(found["seconds"])
+
+
 def _megabytes(rows: str) -> Callable[[Sections], float]:
     return lambda sections: sections["memory"][rows]["allocated"] / 1e6
 
@@ -106,6 +124,41 @@ GOALS = [
         unit="",
         figure=lambda sections: sections["gather"]["share_of_copy"],
         at_least=True,
+    ),
+    Goal(
+        name="a captured training step of DQN, TD3 and SAC, of the speed of an eager one",
+        limit=3,
+        unit="",
+        figure=lambda sections: min(_of_agents(sections, "of eager")),
+        at_least=True,
+    ),
+    Goal(
+        name="the same, of the speed with the buffer on the host",
+        limit=10,
+        unit="",
+        figure=lambda sections: min(_of_agents(sections, "of host buffer")),
+        at_least=True,
+    ),
+    Goal(
+        name="between two captured steps, of the time of one",
+        limit=0.02,
+        unit="",
+        figure=lambda sections: max(_of_agents(sections, "gap")),
+    ),
+    Goal(
+        name="steps a second of 4096 environments, an update every 64",
+        limit=5e6,
+        unit="",
+        figure=lambda sections: sections["many environments"]["steps_per_s"][
+            "an update every 64 steps"
+        ],
+        at_least=True,
+    ),
+    Goal(
+        name="captured DQN on CartPole, greedy return of 475 or more after",
+        limit=20,
+        unit="s",
+        figure=_seconds_to_learn,
     ),
     *(
         Goal(name=f"{rows} rows of 51 floats", limit=most, unit="MB", figure=_megabytes(rows))

@@ -9,6 +9,7 @@ from benchmarks.gpu.flow import FLOW
 from benchmarks.gpu.rivals import rivals
 from benchmarks.gpu.speed import SPEED
 from benchmarks.gpu.traffic import TRAFFIC
+from benchmarks.gpu.training import TRAINING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +22,7 @@ SECTIONS: dict[str, Callable[[torch.device, Scale], dict[str, Any]]] = {
     **CHECKS,
     **FLOW,
     "prioritized step": SPEED["prioritized step"],
+    **TRAINING,
     "rivals": rivals,
     "gather": SPEED["gather"],
     "memory": SPEED["memory"],
@@ -30,5 +32,10 @@ SECTIONS: dict[str, Callable[[torch.device, Scale], dict[str, Any]]] = {
 NEED_CUDA = {"a captured step goes on", "nothing waits", "streams take turns", "a range moves"}
 
 # Checks compile kernels, on either side, and fill large rings.
-SECONDS = {"same as the CPU": 120, "a life like the CPU's": 120, "flatness": 90}
+SECONDS = {
+    "same as the CPU": 120,
+    "a life like the CPU's": 120,
+    "flatness": 90,
+    "training step": 90,
+}
 OTHERWISE = 60

@@ -353,7 +353,8 @@ class SAC:
         """Of all critics `[K, B]`, or of a few chosen by chance, `[B]`."""
         count = self.config.target_critics
         if count is not None and count < len(q):
-            q = q.index_select(0, self.subsets.choose(count, len(q)))
+            chosen = self.subsets.choose(count, len(q))
+            q = q.index_select(0, chosen)
         return q.amin(0)
 
     # -- save

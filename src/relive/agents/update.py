@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -30,6 +30,21 @@ class UpdateResult:
 
     td_error: Tensor
     metrics: dict[str, Tensor]
+
+
+def compile_terms(agent: Any, backend: str) -> None:
+    """Has the losses of an agent, with the networks in them, compiled at their first call.
+
+    Draws, the optimiser and what moves targets stay as they are: they are few launches, and write
+    where others read.
+
+    Args:
+        agent: Changed in place.
+        backend: Of `torch.compile`.
+    """
+    for name in ("_terms", "_critic_terms", "_policy_terms"):
+        if (terms := getattr(agent, name, None)) is not None:
+            setattr(agent, name, torch.compile(terms, backend=backend))
 
 
 def accumulate(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from relive.agents.kinds import new_agent
 from relive.buffer import ReplayBuffer
 from relive.envs.make import fields_in, make_training_env
+from relive.envs.torch_native.make import torch_id
 from relive.gpu.failures import spares_the_device
 from relive.storage.memory import free_memory, plan
 from relive.training.algorithms import actions_of
@@ -138,6 +139,22 @@ def _device(
             **why,
             "device": "cpu: there is no CUDA here",
         }
+    device, words = _faster(config, trial)
+    why = {**why, "device": f"{device}: {words}"}
+    config = dataclasses.replace(config, device=device)
+    if device == "cpu":
+        return config, why
+    if config.replay.device == "same" and (words := _too_large(config, trial.fields)):
+        replay = dataclasses.replace(config.replay, device="cpu", rows_on="device")
+        config = dataclasses.replace(config, replay=replay)
+        why["replay.device"] = f"cpu: {words}"
+    return config, why
+
+
+def _faster(config: TrainConfig, trial: Trial) -> tuple[Literal["cpu", "cuda"], str]:
+    """The device on which a step is faster, and why."""
+    if torch_id(config.env) is not None and config.capture != "off":
+        return "cuda", "the environments are tensor code, and whole steps are captured there"
     threads = None if config.threads == "auto" else config.threads
     here = trial.seconds("cpu", threads)
     try:
@@ -145,18 +162,9 @@ def _device(
     except RuntimeError as error:
         if not spares_the_device(error):
             raise
-        words = "cpu: there is no memory for the networks on the GPU"
-        return dataclasses.replace(config, device="cpu"), {**why, "device": words}
+        return "cpu", "there is no memory for the networks on the GPU"
     told = f"ms a step {1e3 * here:.2f} on cpu, {1e3 * there:.2f} on cuda"
-    if there > MARGIN * here:
-        return dataclasses.replace(config, device="cpu"), {**why, "device": f"cpu: {told}"}
-    why = {**why, "device": f"cuda: {told}"}
-    config = dataclasses.replace(config, device="cuda")
-    if config.replay.device == "same" and (words := _too_large(config, trial.fields)):
-        replay = dataclasses.replace(config.replay, device="cpu", rows_on="device")
-        config = dataclasses.replace(config, replay=replay)
-        why["replay.device"] = f"cpu: {words}"
-    return config, why
+    return ("cpu" if there > MARGIN * here else "cuda"), told
 
 
 def _too_large(config: TrainConfig, fields: Fields) -> str:

@@ -179,6 +179,8 @@ class TrainConfig:
     """Updates as CUDA graphs: where it can be done, by all means (or an error), or not."""
     updates_per_graph: int = 1
     """Most updates of a burst in one CUDA graph."""
+    compile: Literal["inductor", "aot_eager", "eager"] | None = None
+    """Losses and networks of an update by this backend of torch.compile, captured or not."""
     eval_episodes: int = 20
     """Greedy episodes after training; 0 for none."""
     log_every: int = 500

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from relive.agents.kinds import new_agent
+from relive.agents.update import compile_terms
 from relive.buffer import ReplayBuffer
 from relive.envs.make import fields_in, make_training_env
 from relive.training.algorithms import actions_of
@@ -83,5 +84,7 @@ def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
         device=agent_device,
         seed=agent_stream,
     )
+    if config.compile is not None:
+        compile_terms(agent, config.compile)
     env_seeds: list[int | None] = [int(seed) for seed in env_stream.generate_state(config.num_envs)]
     return Parts(env=env, env_seeds=env_seeds, buffer=buffer, agent=agent, demos=demos)

@@ -9,7 +9,7 @@
 `tensors` what lies on the device · `device` how operations run · `streams` in which order ·
 `graphs` capture and replay · `cuda` what `torch.cuda` is meanwhile.
 
-Not there: `backward()`, `torch.Generator` of the device, resizing in place, and what becomes of
+Not there: `backward()`, resizing in place, and what becomes of
 memory that is let go of while another stream uses it (`record_stream` does nothing).
 """
 

@@ -24,6 +24,13 @@ CAPABILITY = (9, 0)
 SYNC_DEBUG_MODES = {"default": 0, "warn": WARN, "error": ERROR}
 
 
+class Generator(torch.Generator):
+    """One of the device draws what one of the processor does, when it comes to it."""
+
+    def __new__(cls, device: Any = "cpu") -> Generator:  # noqa: ARG004  # wherever it is asked for
+        return super().__new__(cls, "cpu")
+
+
 @contextmanager
 def pretended() -> Iterator[Device]:
     """There is one CUDA device, `cuda:0`, inside; for all threads that start there."""
@@ -32,6 +39,7 @@ def pretended() -> Iterator[Device]:
         stack.enter_context(tensors_of(device))
         stack.enter_context(patch.multiple(torch.cuda, **_names(device)))
         stack.enter_context(patch.object(Launcher, "__call__", _launches(device)))
+        stack.enter_context(patch.object(torch, "Generator", Generator))
         stack.enter_context(patch.object(threading.Thread, "run", _threads(device)))
         yield device
 

@@ -32,6 +32,9 @@ class CUDAGraph:
         self.writes: set[int] = set()
         self.is_capturing = self.is_whole = False
 
+    def register_generator_state(self, generator: torch.Generator) -> None:
+        """Nothing: each replay draws from the generator itself."""
+
     def capture_begin(self, pool: object = None, capture_error_mode: str = "global") -> None:
         """The current stream is captured from here on."""
         del pool, capture_error_mode

@@ -12,6 +12,7 @@ from benchmarks.gpu import budget
 from benchmarks.gpu.__main__ import main
 from benchmarks.gpu.distribution import chi_square, kolmogorov_smirnov, spread
 from benchmarks.gpu.goals import judged
+from benchmarks.gpu.operations import table
 from benchmarks.gpu.page import page
 from benchmarks.gpu.report import Report, brief
 from benchmarks.gpu.rivals import Cumsum, Rows
@@ -148,9 +149,20 @@ FOUND = {
     },
     "flatness": {"ok": True, "us": {"1e+05": {"graph": 20.0}, "1e+08": {"graph": 70.0}}},
     "gather": {"ok": True, "share_of_copy": 0.75},
+    "training step": {
+        "ok": True,
+        "dqn": {"of eager": 5.0, "of host buffer": 12.0, "gap": 0.01},
+        "sac": {"of eager": 3.5, "of host buffer": 8.0, "gap": 0.03},
+        "seconds": 3.0,
+    },
+    "many environments": {"ok": True, "steps_per_s": {"an update every 64 steps": 6e6}},
+    "learned": {"ok": True, "seconds": 12.0, "return": 500.0},
     "memory": {"ok": False, "error": "RuntimeError: no", "traceback": "Traceback"},
 }
-JUDGED = [(24.0, True), (0.16, True), (0.8, True), (3.5, False), (0.75, False)]
+JUDGED = [
+    *((24.0, True), (0.16, True), (0.8, True), (3.5, False), (0.75, False)),
+    *((3.5, True), (8.0, False), (0.03, False), (6e6, True), (12.0, True)),
+]
 
 
 def test_goals_are_judged_by_what_was_measured():
@@ -161,6 +173,8 @@ def test_goals_are_judged_by_what_was_measured():
         (None, False),
     ]
     assert all(goal["measured"] is None for goal in judged({}))
+    unlearned = {"learned": {"ok": True, "seconds": 12.0, "return": 474.0}}
+    assert all(goal["measured"] is None for goal in judged(unlearned))
 
 
 def test_the_page_tells_goals_failures_and_figures():
@@ -210,6 +224,11 @@ def test_the_floor_is_the_time_of_the_bytes():
 def test_the_page_about_gpus_shows_what_is_computed():
     page = (Path(__file__).parents[3] / "docs" / "cuda.md").read_text(encoding="utf-8")
     assert budget.table(budget.budgets()) in page
+
+
+def test_the_page_about_gpus_shows_the_operations_of_every_agent():
+    page = (Path(__file__).parents[3] / "docs" / "cuda.md").read_text(encoding="utf-8")
+    assert table() in page
 
 
 def test_more_rows_than_one_program_takes_in_need_more_launches():

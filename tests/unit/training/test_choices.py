@@ -75,6 +75,13 @@ def test_a_gpu_without_room_for_the_networks_is_left_alone(monkeypatch: pytest.M
     assert "no memory" in why["device"]
 
 
+def test_environments_of_tensor_code_are_for_the_gpu_where_there_is_one() -> None:
+    with pretended():
+        config, why = settled(tiny(env="torch/CartPole-v1", device="auto", threads=1))
+    assert config.device == "cuda"
+    assert "tensor code" in why["device"]
+
+
 def test_what_is_said_is_not_chosen() -> None:
     config = tiny(device="cpu", threads=2)
     assert settled(config) == (config, {})

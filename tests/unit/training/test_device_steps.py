@@ -153,6 +153,16 @@ def test_a_step_waits_for_nothing(algorithm, monkeypatch):
             trainer._means.add(agent.learn(batches, due=True).metrics)
 
 
+@pytest.mark.filterwarnings("ignore:Dynamo does not know", "ignore:The .grad attribute")
+@EVERY
+def test_compiled_losses_give_the_same_run(algorithm, monkeypatch):
+    config = settings(algorithm, total_steps=20 * ENVS)
+    expected = numbers(made(config, monkeypatch, captured=False)[0].records())
+    compiled = dataclasses.replace(config, compile="aot_eager")
+    called, *_ = made(compiled, monkeypatch, captured=False)
+    assert numbers(called.records()) == expected
+
+
 def test_equal_seeds_give_equal_runs_and_others_do_not():
     runs = [numbers(Trainer(c, build(c)).records()) for c in map(seeded, (1, 1, 2))]
     assert runs[0] == runs[1] != runs[2]

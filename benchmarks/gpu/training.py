@@ -1,0 +1,184 @@
+"""Whole steps of training: captured, called one by one, and with the buffer in host memory."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from benchmarks.gpu.clock import microseconds, synchronize
+from benchmarks.gpu.workload import TINY, Scale
+from relive.agents.kinds import CONFIGS
+from relive.envs import make_torch_env
+from relive.gpu.means import MetricMeans
+from relive.training import ReplayConfig, TrainConfig, Trainer, build, preset
+from relive.training.rollout import rollout_of
+from relive.training.updates import Updates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from relive.agents.kinds import Algorithm
+
+ENVS: dict[Algorithm, str] = {
+    "dqn": "torch/CartPole-v1",
+    "td3": "torch/Pendulum-v1",
+    "sac": "torch/Pendulum-v1",
+}
+WAYS: dict[str, dict[str, Any]] = {
+    "captured": {"capture": "auto"},
+    "eager": {"capture": "off"},
+    "host buffer": {"capture": "off", "buffer": "cpu"},
+}
+EVALUATED = 20  # greedy episodes
+
+
+def loop_of(
+    algorithm: Algorithm,
+    device: torch.device,
+    scale: Scale,
+    *,
+    envs: int = 1,
+    updates: int = 1,
+    batch: int | None = None,
+    capture: Any = "auto",
+    buffer: Any = "same",
+) -> Callable[[], None]:
+    """A step of all environments and so many updates; the buffer has rows enough.
+
+    Args:
+        algorithm: Which agent, with the settings it has by default.
+        device: Of the agent.
+        scale: How large the buffer is.
+        envs: Environments.
+        updates: A step.
+        batch: Rows of one; `scale.batch` unless given.
+        capture: As in `TrainConfig`.
+        buffer: Its device.
+    """
+    size = scale.batch if batch is None else batch
+    config = TrainConfig(
+        env=ENVS[algorithm],
+        num_envs=envs,
+        device=device.type,  # type: ignore[arg-type]
+        capture=capture,
+        updates_per_graph=max(1, updates),
+        replay=ReplayConfig(
+            capacity=max(scale.rows, envs), batch_size=min(size, scale.rows), device=buffer
+        ),
+        agent=CONFIGS[algorithm](),
+    )
+    parts = build(config)
+    rollout, means = rollout_of(parts), MetricMeans()
+    batches = parts.buffer.batches(config.replay.batch_size, device=parts.agent.device)
+    made = Updates(config, parts.buffer, parts.agent, batches, means)
+    rollout.begin()
+    rollout.explore(0.05)
+    while not parts.buffer.ready(config.replay.batch_size):
+        rollout.step()
+    return lambda: made.make(updates, rollout.step)
+
+
+def training_step(device: torch.device, scale: Scale) -> dict[str, Any]:
+    """Updates a second, one update to a step of one environment, and what lies between steps."""
+    found: dict[str, Any] = {}
+    few = replace(scale, rounds=min(scale.rounds, 5), warm_up=max(scale.warm_up, 10))
+    for algorithm in ENVS:
+        rates = {
+            way: 1e6 / microseconds(loop_of(algorithm, device, scale, **how), device, few)["median"]
+            for way, how in WAYS.items()
+        }
+        rates["of eager"] = rates["captured"] / rates["eager"]
+        rates["of host buffer"] = rates["captured"] / rates["host buffer"]
+        rates["gap"] = gap(loop_of(algorithm, device, scale), device, few)
+        found[algorithm] = rates
+    return found
+
+
+def gap(step: Callable[[], None], device: torch.device, scale: Scale) -> float:
+    """Time between the end of a step on the device and the start of the next, of that of a step."""
+    for _ in range(scale.warm_up):
+        step()
+    count = max(2, scale.calls)
+    if device.type != "cuda":
+        return _gap_of(step, count, time.perf_counter, lambda a, b: b - a)
+
+    def mark() -> Any:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def between(first: Any, last: Any) -> float:
+        synchronize(device)
+        return float(first.elapsed_time(last))
+
+    return _gap_of(step, count, mark, between)
+
+
+def _gap_of(
+    step: Callable[[], None],
+    count: int,
+    mark: Callable[[], Any],
+    between: Callable[[Any, Any], float],
+) -> float:
+    marks = []
+    for _ in range(count):
+        began = mark()
+        step()
+        marks.append((began, mark()))
+    steps = [between(*pair) for pair in marks]
+    gaps = [between(last, first) for (_, last), (first, _) in pairwise(marks)]
+    return median(gaps) / median(steps)
+
+
+def many_environments(device: torch.device, scale: Scale) -> dict[str, Any]:
+    """Environment steps a second, with thousands of environments."""
+    envs = max(scale.envs)
+    few = replace(scale, rounds=min(scale.rounds, 3), calls=min(scale.calls, 20), warm_up=4)
+    ratios = {
+        "an update every 64 steps": {"updates": max(1, envs // 64)},
+        "an update a step of all": {"updates": 1, "batch": max(8, envs // 64)},
+        "none": {"updates": 0},
+    }
+    found: dict[str, Any] = {"environments": envs, "steps_per_s": {}}
+    for name, how in ratios.items():
+        step = loop_of("dqn", device, scale, envs=envs, **{"updates": 1, **how})
+        found["steps_per_s"][name] = 1e6 * envs / microseconds(step, device, few)["median"]
+    return found
+
+
+def learned(device: torch.device, scale: Scale) -> dict[str, Any]:
+    """The preset of DQN on CartPole: its mean greedy return, and the wall time of its training."""
+    config = preset("dqn", "torch/CartPole-v1")
+    config = replace(config, device=device.type, threads=1, eval_episodes=0)  # type: ignore[arg-type]
+    if scale is TINY:
+        config = replace(config, total_steps=2048)
+    parts = build(config)
+    began = time.perf_counter()
+    steps = sum(1 for _ in Trainer(config, parts).records()) and config.total_steps
+    synchronize(device)
+    seconds = time.perf_counter() - began
+    return {"seconds": seconds, "steps": steps, "return": greedy_return(parts.agent, device)}
+
+
+def greedy_return(agent: Any, device: torch.device) -> float:
+    """Mean return of the first episode of some copies, without exploration."""
+    env = make_torch_env("CartPole-v1", EVALUATED, device=device, seed=10_000_019)
+    obs, _ = env.reset(seed=10_000_019)
+    total, runs = torch.zeros(EVALUATED, device=device), torch.ones(EVALUATED, device=device)
+    for _ in range(env.task.time_limit):
+        obs, reward, terminated, truncated, _ = env.step(agent.explore(obs, 0.0))
+        total += reward * runs
+        runs *= ~(terminated | truncated)
+    return float(total.mean())
+
+
+TRAINING: dict[str, Callable[[torch.device, Scale], dict[str, Any]]] = {
+    "training step": training_step,
+    "many environments": many_environments,
+    "learned": learned,
+}
