@@ -86,7 +86,7 @@ class ActionScale:
 
         Never outside of the box, which rounding could leave by the last bit.
         """
-        scaled = self._middle + self._half * action  # rounded twice, as NumPy does
+        scaled: Tensor = self._middle + self._half * action  # rounded twice, as NumPy does
         return scaled.clamp(self._low, self._high).view(action.shape[0], *self.shape)
 
     def array_from_unit(self, action: NDArray[Any]) -> NDArray[np.float32]:
