@@ -190,7 +190,7 @@ def test_a_place_where_something_is_stays_as_it_is(tmp_path):
     out = tmp_path / "out"
     write_minari(out, episodes, env)
     before = (out / "data/main_data.hdf5").read_bytes()
-    with pytest.raises(InputError, match="out has a dataset in it; name another place, or say ov"):
+    with pytest.raises(InputError, match="out has a dataset in it; name another place, or overwr"):
         write_minari(out, episodes[:1], env)
     assert (out / "data/main_data.hdf5").read_bytes() == before
     write_minari(out, episodes[:1], env, overwrite=True)
