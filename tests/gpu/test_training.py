@@ -58,6 +58,8 @@ def test_captured_steps_are_the_called_ones_bit_for_bit(algorithm):
 def test_a_step_waits_for_nothing(algorithm, capture):
     trainer = trainer_of(algorithm, capture)
     list(trainer.records())
+    assert (trainer._updates.not_captured is None) == (capture == "on")
+    before = trainer._agent.updates
     torch.cuda.set_sync_debug_mode("error")
     try:
         for step in range(20):
@@ -65,3 +67,4 @@ def test_a_step_waits_for_nothing(algorithm, capture):
             trainer._updates.make(2, trainer._rollout.step)
     finally:
         torch.cuda.set_sync_debug_mode("default")
+    assert trainer._agent.updates == before + 40

@@ -13,8 +13,15 @@ TINY = 1e-39  # below the least normal float32
 @pytest.mark.parametrize(("has_cuda", "expected"), [(True, "cuda"), (False, "cpu")])
 def test_auto_is_cuda_where_there_is_one(monkeypatch, has_cuda, expected):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_cuda)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     assert resolve_device("auto").type == expected
     assert resolve_device("cpu").type == "cpu"
+
+
+def test_a_device_of_cuda_has_its_number_so_that_network_and_buffer_are_found_together(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    assert resolve_device("cuda") == resolve_device("auto") == torch.device("cuda", 3)
 
 
 def test_tiny_numbers_are_0_inside_the_block_only():
