@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from relive.devices import numbered
 from relive.errors import UnsupportedError, shown
 from relive.fields import Field, RowLayout
 
@@ -140,7 +141,7 @@ class Batch:
             UnsupportedError: no device that this machine has.
         """
         try:
-            if torch.device(device) == self._arena.device:
+            if numbered(device) == self._arena.device:
                 return self
             arena = self._arena.to(device, non_blocking=non_blocking)
         except (TypeError, ValueError, RuntimeError, AssertionError) as error:

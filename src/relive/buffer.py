@@ -17,7 +17,7 @@ from torch.autograd.graph import increment_version
 
 from relive.batch import Batch, BatchLayout
 from relive.description import describe, require_same, undescribe
-from relive.devices import known_device, numbered
+from relive.devices import known_device
 from relive.errors import (
     ConfigError,
     CorruptError,
@@ -185,7 +185,7 @@ class ReplayBuffer:
             raise lost(device, error) from error
         if not (isinstance(error, memory.DoesNotFitError) or spares_the_device(error)):
             raise error
-        self._batches_on = numbered(device)
+        self._batches_on = device
         self._failure = DeviceFailure(str(device), reason(error), 0, 0, prioritized=False)
         tell(self._failure)
         return in_host_memory(settings)
@@ -495,7 +495,7 @@ class ReplayBuffer:
             with self._lock:
                 return self._sender.send(
                     size,
-                    numbered(target),
+                    target,
                     lambda batch: self._fill(batch, 0, size, train=train),
                 )
         batch = self._sample(size, out, train, None)
@@ -541,7 +541,7 @@ class ReplayBuffer:
             InputError: a bad batch size, or `ahead` that is none.
             UnsupportedError: no such device.
         """
-        target = numbered(self._device if device is None else known_device(device))
+        target = self._device if device is None else known_device(device)
         size, train = whole_batch(batch_size), truth("train", train)
         return Prefetch(self, size, target, ahead=ahead, train=train)
 

@@ -8,7 +8,7 @@ from relive.errors import UnsupportedError, shown
 
 
 def known_device(device: str | torch.device) -> torch.device:
-    """A device that this machine has.
+    """A device that this machine has, by its number.
 
     Raises:
         UnsupportedError: it has not; says which there are.
@@ -20,7 +20,7 @@ def known_device(device: str | torch.device) -> torch.device:
         )
     if known.type == "cuda" and (known.index or 0) >= torch.cuda.device_count():
         raise UnsupportedError(f"there are {torch.cuda.device_count()} CUDA devices; given {known}")
-    return known
+    return numbered(known)
 
 
 def known_kind(device: str | torch.device) -> str:
@@ -45,8 +45,13 @@ def _named(device: str | torch.device) -> torch.device:
     return known
 
 
-def numbered(device: torch.device) -> torch.device:
-    """The same device by its number: "cuda" is whichever is current."""
+def numbered(device: torch.device | str) -> torch.device:
+    """The same device by its number: "cuda" is whichever is current.
+
+    To torch "cuda" is not equal to "cuda:0": a network on one and a buffer on the other would seem
+    to be apart.
+    """
+    device = torch.device(device)
     if device.type == "cuda" and device.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return device

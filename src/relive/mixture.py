@@ -10,7 +10,7 @@ from torch.autograd.graph import increment_version
 
 from relive.batch import Batch, BatchLayout
 from relive.buffer import ReplayBuffer
-from relive.devices import known_device, numbered
+from relive.devices import known_device
 from relive.errors import ConfigError, InputError, NotReadyError, UnsupportedError, shown
 from relive.gpu.capture import outside_capture
 from relive.locks import fork_safe_lock
@@ -122,9 +122,7 @@ class Mixture:
         target = self.device if device is None else known_device(device)
         with self._lock:
             if out is None and target.type == "cuda" and self.device.type == "cpu":
-                return self._sender.send(
-                    size, numbered(target), lambda batch: self._fill(batch, train=train)
-                )
+                return self._sender.send(size, target, lambda batch: self._fill(batch, train=train))
             batch = self._batches.lend(size) if out is None else out
             self._fill(batch, train=train)
             if out is not None and not out._arena.is_inference():
@@ -148,7 +146,7 @@ class Mixture:
             InputError: a bad batch size, or `ahead` that is none.
             UnsupportedError: no such device.
         """
-        target = numbered(self.device if device is None else known_device(device))
+        target = self.device if device is None else known_device(device)
         size, train = whole_batch(batch_size), truth("train", train)
         return Prefetch(self, size, target, ahead=ahead, train=train)
 

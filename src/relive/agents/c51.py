@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from relive.agents.agent import check_settings, count_envs, tensors_of
 from relive.agents.update import UpdateResult, accumulate
+from relive.devices import known_device
 from relive.errors import ConfigError
 from relive.losses.categorical import cross_entropy, expected_value, kl_divergence, project
 from relive.losses.td import weighted_mean
@@ -186,7 +187,7 @@ class C51:
             raise ConfigError(f"C51 needs at least one action; given {num_actions}")
         self.obs, self.num_actions = obs, num_actions
         self.config = config or C51Config()
-        self.device = torch.device(device)
+        self.device = known_device(device)
         self.rng = np.random.default_rng(seed)
         generator = torch.Generator().manual_seed(int(self.rng.integers(2**63)))
         self.acting_noise, self.learning_noise = (

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from relive.agents.agent import check_settings, count_envs, tensors_of
 from relive.agents.update import UpdateResult, accumulate
+from relive.devices import known_device
 from relive.losses.policy import deterministic_policy_loss
 from relive.losses.td import LossKind, td_error, td_target, weighted_loss
 from relive.nn.actor_critic import Critics, DeterministicPolicy
@@ -114,7 +115,7 @@ class DDPG:
     ) -> None:
         self.obs, self.actions = obs, actions
         self.config = config or DDPGConfig()
-        self.device = torch.device(device)
+        self.device = known_device(device)
         self.rng = np.random.default_rng(seed)
         generator = torch.Generator().manual_seed(int(self.rng.integers(2**63)))
         self.scale = actions.to(self.device)

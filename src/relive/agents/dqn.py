@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from relive.agents.agent import check_settings, count_envs, tensors_of
 from relive.agents.update import UpdateResult, accumulate
+from relive.devices import known_device
 from relive.errors import ConfigError
 from relive.losses.td import LossKind, WeightOn, td_error, td_target, weighted_loss
 from relive.nn.adam import Adam
@@ -158,7 +159,7 @@ class DQN:
             raise ConfigError(f"DQN needs at least one action; given {num_actions}")
         self.obs, self.num_actions = obs, num_actions
         self.config = config or DQNConfig()
-        self.device = torch.device(device)
+        self.device = known_device(device)
         self.rng = np.random.default_rng(seed)
         generator = torch.Generator().manual_seed(int(self.rng.integers(2**63)))
         self.online = QNetwork(obs, num_actions, self.config, generator).to(self.device)

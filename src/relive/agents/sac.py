@@ -27,6 +27,7 @@ from torch import Tensor
 
 from relive.agents.agent import check_settings, count_envs, tensors_of
 from relive.agents.update import UpdateResult, accumulate
+from relive.devices import known_device
 from relive.losses.policy import (
     soft_policy_loss,
     soft_value,
@@ -157,7 +158,7 @@ class SAC:
     ) -> None:
         self.obs, self.actions = obs, actions
         self.config = config or SACConfig()
-        self.device = torch.device(device)
+        self.device = known_device(device)
         self.rng = np.random.default_rng(seed)
         generator = torch.Generator().manual_seed(int(self.rng.integers(2**63)))
         self.noise = RandomStream(int(self.rng.integers(2**63)), self.device)

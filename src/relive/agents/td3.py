@@ -23,6 +23,7 @@ from torch import Tensor
 
 from relive.agents.agent import check_settings, count_envs, tensors_of
 from relive.agents.update import UpdateResult, accumulate
+from relive.devices import known_device
 from relive.losses.policy import deterministic_policy_loss
 from relive.losses.td import LossKind, td_error
 from relive.losses.twin import (
@@ -136,7 +137,7 @@ class TD3:
     ) -> None:
         self.obs, self.actions = obs, actions
         self.config = config or TD3Config()
-        self.device = torch.device(device)
+        self.device = known_device(device)
         self.rng = np.random.default_rng(seed)
         generator = torch.Generator().manual_seed(int(self.rng.integers(2**63)))
         self.target_noise = RandomStream(int(self.rng.integers(2**63)), self.device)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from relive.devices import numbered
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -24,7 +26,7 @@ class RandomStream:
     """
 
     def __init__(self, seed: int, device: torch.device | str = "cpu") -> None:
-        self.device = torch.device(device)
+        self.device = numbered(device)
         self.generator = torch.Generator(self.device).manual_seed(seed)
 
     @classmethod

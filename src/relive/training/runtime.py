@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from relive.devices import numbered
+from relive.devices import known_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,14 +24,14 @@ def buffer_device(config: TrainConfig) -> torch.device:
 
 
 def resolve_device(device: str) -> torch.device:
-    """The device of a word, by its number; auto is CUDA where there is one, else the CPU.
+    """The device of a word; auto is CUDA where there is one, else the CPU.
 
-    To torch "cuda" is not equal to "cuda:0": a network on one and a buffer on the other would seem
-    to be apart.
+    Raises:
+        UnsupportedError: There is none of that name.
     """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    return numbered(torch.device(device))
+    return known_device(device)
 
 
 @contextmanager

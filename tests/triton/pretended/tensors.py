@@ -112,11 +112,16 @@ REPLACED = {
 
 
 class _Calls(TorchFunctionMode):
-    """Replaces a few calls, and gives "cuda" its number, which torch asks the guard for."""
+    """Replaces a few calls, and gives "cuda" its number, which torch asks the guard for.
+
+    Not where a device is only named: "cuda" is not equal to "cuda:0".
+    """
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        if function is torch.device:
+            return function(*args, **(kwargs or {}))
         numbered = {name: _numbered(value) for name, value in (kwargs or {}).items()}
         return REPLACED.get(function, function)(*map(_numbered, args), **numbered)
 

@@ -14,6 +14,7 @@ TINY = 1e-39  # below the least normal float32
 def test_auto_is_cuda_where_there_is_one(monkeypatch, has_cuda, expected):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_cuda)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: int(has_cuda))
     assert resolve_device("auto").type == expected
     assert resolve_device("cpu").type == "cpu"
 
@@ -21,6 +22,7 @@ def test_auto_is_cuda_where_there_is_one(monkeypatch, has_cuda, expected):
 def test_a_device_of_cuda_has_its_number_so_that_network_and_buffer_are_found_together(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     assert resolve_device("cuda") == resolve_device("auto") == torch.device("cuda", 3)
 
 
