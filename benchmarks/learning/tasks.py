@@ -78,8 +78,8 @@ GOALS = (
         for agent in ("sac", "td3", "ddpg")
     ),
     Task(
-        name="td3-invertedpendulum",
-        words="td3 --env InvertedPendulum-v5",
+        name="sac-invertedpendulum",
+        words="sac --env InvertedPendulum-v5",
         episodes=10,
         goal=Goal(least=1000, worst_episode=True),
     ),
@@ -113,7 +113,7 @@ GOALS = (
         words="rainbow --env MinAtar/Breakout-v0",
         seeds=3,
         judged=TRAINING,
-        episodes=10,
+        episodes=20,
         goal=Goal(least=9, of="mean"),
     ),
 )

@@ -333,6 +333,16 @@ def test_what_is_given_in_inference_mode_can_be_done_after_it(device):
     assert y.tolist() == [4, 6]
 
 
+def test_in_inference_mode_tensors_move_and_are_computed_with_as_without(device):
+    layer = torch.nn.Linear(3, 2).to("cuda")
+    expected = values(device, layer(on_device(1.0, 2.0, 3.0)))
+    with torch.inference_mode():
+        x = torch.ones(3).cumsum(0).to("cuda")
+        y = layer(x)
+        assert str(x.device) == str(y.device) == "cuda:0"
+        assert y.cpu().tolist() == expected
+
+
 def test_modes_do_not_see_what_the_device_does_later(device):
     x = on_device(1.0, 2.0)
     device.lag = True

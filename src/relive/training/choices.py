@@ -11,6 +11,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
+from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -21,9 +23,11 @@ from relive.agents.kinds import new_agent
 from relive.buffer import ReplayBuffer
 from relive.envs.make import fields_in, make_training_env
 from relive.envs.torch_native.make import torch_id
+from relive.errors import UnsupportedError
 from relive.gpu.failures import spares_the_device
 from relive.storage.memory import free_memory, plan
 from relive.training.algorithms import actions_of
+from relive.training.capture import Graphs
 from relive.training.runtime import cpu_settings
 
 if TYPE_CHECKING:
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 FLOPS_PER_THREAD = 2e9  # of an update; below that a second thread waits more than it computes
 MOST_THREADS = 8
 MOST_SECONDS = 0.3  # of one measurement, behind the first steps
+UPDATES = 1000  # of which some do more than others, as when a target network moves
 MARGIN = 0.9  # a GPU has to be so much faster
 ROOM = 0.8  # of what is free on a GPU a buffer may have; networks and batches need some too
 
@@ -98,9 +103,26 @@ class Trial:
             agent, batch = self._parts(device)
             obs = _zeros(self.fields["obs"], config.num_envs)
             acting = _fastest(lambda: agent.act(obs, 0.0), device)
-            updating = _fastest(lambda: agent.update(batch), device)
+            updating = self._updating(agent, batch, device)
         updates = config.updates_per_train * config.accumulate / config.train_every
         return acting / config.num_envs + updates * updating
+
+    def _updating(self, agent: Agent, batch: Batch, device: str) -> float:
+        """An update, those that do more by their share; from graphs where the run has graphs."""
+        replay = self.config.replay
+        is_called = device == "cpu" or self.config.capture == "off"
+        is_called = is_called or replay.device == "cpu" or replay.prefetch > 0
+        graphs = Graphs(agent.generators, most=0 if is_called else 2)
+        shares = Counter(map(agent.due, range(1, UPDATES + 1)))
+
+        def update(due: bool) -> None:
+            try:
+                graphs.run(due, lambda: agent.learn([batch], due))
+            except UnsupportedError:  # and is called from now on
+                agent.learn([batch], due)
+
+        times = (count * _fastest(partial(update, due), device) for due, count in shares.items())
+        return sum(times) / UPDATES
 
     def _parts(self, device: str) -> tuple[Agent, Batch]:
         config, size = self.config, self.config.replay.batch_size

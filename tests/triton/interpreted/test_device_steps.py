@@ -6,13 +6,12 @@ import pytest
 import torch
 
 from relive.agents.kinds import CONFIGS
-from relive.nn.adam import Adam
-from relive.nn.flat import FlatParameters
 from relive.training.config import ReplayConfig, TrainConfig
 from relive.training.loop import Trainer
 from relive.training.parts import build
 from relive.training.records import EpisodesEnded, ReplayMeasured, TrainingProgress
 from tests.triton.pretended import pretended
+from tests.triton.pretended.derivatives import stand_in_for_derivatives
 
 ENVS = 3
 CLOCK = {"seconds", "steps_per_second"}
@@ -23,27 +22,15 @@ RUNS = {
 }
 
 
-def take_something(self, loss, *, add=False):  # as the one it stands for
-    """In place of a derivative, which the pretended device has not: all else is as it is."""
-    with torch.no_grad():
-        self.grad.copy_(self.vector).mul_(0.1).add_(loss)
-
-
-def step_plainly(self, lr):
-    """In place of the fused step, whose shapes torch cannot foretell."""
-    self.steps += 1
-    self._vector.sub_(self._grad * lr)
-
-
 @pytest.fixture(autouse=True)
 def no_derivatives(monkeypatch):
-    monkeypatch.setattr(Adam, "step", step_plainly)
-    monkeypatch.setattr(FlatParameters, "take_grad", take_something)
+    stand_in_for_derivatives(monkeypatch)
 
 
-def run_of(algorithm, device, *, capture="auto", lag=False):
+def run_of(algorithm, device, *, capture="auto", lag=False, on_host=False):
     """A trainer that has made its steps, its records and its graphs."""
-    env = "torch/CartPole-v1" if algorithm == "dqn" else "torch/Pendulum-v1"
+    env = "CartPole-v1" if algorithm == "dqn" else "Pendulum-v1"
+    env = env if on_host else f"torch/{env}"
     config = TrainConfig(
         env=env,
         num_envs=ENVS,
@@ -70,11 +57,12 @@ def numbers(records):
     return [{name: value for name, value in one.items() if name not in CLOCK} for one in plain]
 
 
+@pytest.mark.parametrize("on_host", [False, True], ids=["tensor code", "Gymnasium"])
 @pytest.mark.parametrize("algorithm", RUNS)
-def test_captured_steps_are_the_called_ones_bit_for_bit(algorithm):
+def test_captured_steps_are_the_called_ones_bit_for_bit(algorithm, on_host):
     with pretended() as device:
-        called, expected = run_of(algorithm, device, capture="off")
-        played, found = run_of(algorithm, device, capture="on", lag=True)
+        called, expected = run_of(algorithm, device, capture="off", on_host=on_host)
+        played, found = run_of(algorithm, device, capture="on", lag=True, on_host=on_host)
         assert played._updates.not_captured is None
         assert len(played._updates._graphs) >= 1
         assert found == expected

@@ -145,7 +145,16 @@ class _Operations(TorchDispatchMode):
     ) -> Any:
         if operation is torch.ops.prim.device.default:
             return CUDA
+        if torch.is_inference_mode_enabled() and _is_made_of_others(operation):
+            with self:
+                return operation.decompose(*args, **(kwargs or {}))
         return self.device.run(operation, args, kwargs or {})
+
+
+def _is_made_of_others(operation: Any) -> bool:
+    """Whether torch takes it apart before it comes here, but in inference mode."""
+    kind = torch._C.DispatchKey.CompositeImplicitAutograd
+    return bool(operation.has_kernel_for_dispatch_key(kind))
 
 
 @contextmanager

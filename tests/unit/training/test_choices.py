@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 
-from relive.training import choices, resume, run, train
+from relive.training import capture, choices, resume, run, train
 from relive.training.choices import Trial, settled
 from relive.training.records import RunStarted
 from tests.triton.pretended import pretended
+from tests.triton.pretended.derivatives import stand_in_for_derivatives
 from tests.unit.training.test_resume import Interrupt
 from tests.unit.training.tiny import tiny
 
@@ -102,6 +103,46 @@ def test_trying_out_draws_from_no_stream() -> None:
     assert 0 < trial.seconds("cpu", 1) < 10
     assert torch.equal(torch.get_rng_state(), before[0])
     assert (np.random.get_state()[1] == before[1]).all()  # noqa: NPY002 - the global one
+
+
+@pytest.mark.parametrize(
+    ("changed", "graphs"),
+    [
+        ({}, 2),  # an update, and one that moves the target network
+        ({"capture": "off"}, 0),
+        ({"replay": {"device": "cpu"}}, 0),
+        ({"replay": {"prefetch": 2}}, 0),
+    ],
+)
+def test_updates_are_timed_as_the_run_makes_them(
+    monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], graphs: int
+) -> None:
+    stand_in_for_derivatives(monkeypatch)
+    monkeypatch.setattr(choices, "MOST_SECONDS", 0.0)
+    made = []
+    monkeypatch.setattr(
+        capture, "new_graph", lambda: made.append(torch.cuda.CUDAGraph()) or made[-1]
+    )
+    config = tiny(threads=1, **changed)
+    env = choices.make_training_env(config.env, 1, "cpu")
+    fields, actions = choices.fields_in(env), choices.actions_of(env, config.algorithm)
+    with pretended():
+        assert Trial(config, fields, actions).seconds("cuda", 1) > 0
+    assert len(made) == graphs
+
+
+def test_what_cannot_be_captured_is_timed_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> None:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    stand_in_for_derivatives(monkeypatch)
+    monkeypatch.setattr(choices, "MOST_SECONDS", 0.0)
+    config = tiny(threads=1)
+    env = choices.make_training_env(config.env, 1, "cpu")
+    fields, actions = choices.fields_in(env), choices.actions_of(env, config.algorithm)
+    with pretended():
+        monkeypatch.setattr(torch.cuda, "graph", lambda *_, **__: refused())
+        assert Trial(config, fields, actions).seconds("cuda", 1) > 0
 
 
 def test_a_run_tells_its_choice_and_keeps_it(

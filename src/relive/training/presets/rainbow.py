@@ -45,8 +45,8 @@ _MINATAR = TrainConfig(
         lr_end=0.0,
         adam_eps=3.125e-4,
         target_period=1_000,
-        epsilon_start=0.0,
-        epsilon_end=0.0,
+        epsilon_end=0.05,  # the noise dies out before the game is learned
+        epsilon_fraction=0.2,
     ),
 )
 

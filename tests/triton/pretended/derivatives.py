@@ -1,0 +1,30 @@
+"""What stands for the two things of an agent's update that the pretended device cannot do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from relive.nn.adam import Adam
+from relive.nn.flat import FlatParameters
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def stand_in_for_derivatives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents learn something, if not the right thing; all else of an update is as it is."""
+    monkeypatch.setattr(Adam, "step", _step_plainly)
+    monkeypatch.setattr(FlatParameters, "take_grad", _take_something)
+
+
+def _take_something(self: FlatParameters, loss: torch.Tensor, *, add: bool = False) -> None:
+    with torch.no_grad():
+        self.grad.copy_(self.vector).mul_(0.1).add_(loss)
+
+
+def _step_plainly(self: Adam, lr: float | torch.Tensor) -> None:
+    """In place of the fused step, whose shapes torch cannot foretell."""
+    self.steps += 1
+    self._vector.sub_(self._grad * lr)
