@@ -1020,12 +1020,16 @@ class ReplayBuffer:
             raise InputError("state is what state_dict() gave, with settings and tensors")
         require_same(state["settings"], self._described())
         with self._saver.idle():
-            tensors = ring.repadded(self._state, state["tensors"])
-            checks.require_sound(self._state, tensors)
-            self._state.take(tensors)
-            self._intake.refresh()
-            if self._tee is not None:
-                self._tee.interrupt()
+            self._take_over(state["tensors"])
+
+    @falls_back
+    def _take_over(self, tensors: dict[str, Tensor]) -> None:
+        tensors = ring.repadded(self._state, tensors)
+        checks.require_sound(self._state, tensors)
+        self._state.take(tensors)
+        self._intake.refresh()
+        if self._tee is not None:
+            self._tee.interrupt()
 
     def _described(self) -> dict[str, Any]:
         """The settings, as JSON."""
@@ -1077,8 +1081,12 @@ class ReplayBuffer:
         with self._saver.idle():
             if self._tee is not None:
                 self._tee.interrupt()
-            ring.clear(self._state)
-            self._intake.forget()
+            self._clear()
+
+    @falls_back
+    def _clear(self) -> None:
+        ring.clear(self._state)
+        self._intake.forget()
 
     @outside_capture
     def reseed(self, seed: int) -> None:
@@ -1119,6 +1127,7 @@ class ReplayBuffer:
         return statistics.stats(numbers.cpu())
 
     @outside_capture
+    @reads
     def check(self) -> None:
         """Verify every invariant of the ring and the tree; costs a pass over the buffer.
 
