@@ -115,6 +115,8 @@ def found(path: Path, given: FormatName | None = None) -> FormatName:
     if path.is_dir():
         there = _of_folder(path)
     else:
+        if path.stat().st_size == 0:
+            raise InputError(f"{path} is empty: 0 bytes")
         _refuse_pickle(path)
         there = _of_file(path)
     if there is None or given not in (None, there):
@@ -148,8 +150,10 @@ def _of_file(path: Path) -> FormatName | None:
             return None
     with reading(str(path)), hdf5.opened(path) as file:
         names = set(file)
-        if "data" in names and any(name.startswith("demo_") for name in file["data"]):
-            return "robomimic"
+        if "data" in names and hdf5.is_group(data := hdf5.member(file, "data")):
+            demonstrations = any(name.startswith("demo_") for name in data)
+            if demonstrations or (not len(data) and "env_args" in data.attrs):  # none recorded
+                return "robomimic"
         if "observations" in names and "actions" in names:
             return "d4rl"
         return "minari" if "episode_0" in names else None

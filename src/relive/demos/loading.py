@@ -150,7 +150,10 @@ def load(
         else:
             skipped += 1
     if not chosen:
-        raise InputError(f"{place}: none of its {skipped} episodes passes")
+        what = (
+            f"none of its {skipped} episodes passes" if skipped else "no episodes in it"
+        )
+        raise InputError(f"{place}: {what}")
     rows = sum(map(len, chosen))
     with buffer._lock:
         if pin:

@@ -243,9 +243,21 @@ def test_what_is_no_dataset_is_refused_with_the_formats_there_are(tmp_path):
     files.hdf5(tmp_path / "other.hdf5", {"x": [1.0]})
     for name in ("notes.txt", "table.parquet", "empty", "other.hdf5"):
         refused(tmp_path / name, InputError, "is none of the known formats .*lerobot: LeRobot")
+    (tmp_path / "nothing.hdf5").touch()
+    refused(tmp_path / "nothing.hdf5", InputError, "nothing.hdf5 is empty: 0 bytes")
     refused(tmp_path / "nowhere", InputError, "there is no .*nowhere")
     with pytest.raises(InputError, match="path is the name of a file or folder; given 3"):
         read(3)
+
+
+def test_a_file_of_robomimic_in_which_nothing_was_recorded_has_no_episodes(tmp_path):
+    path = tmp_path / "demo.hdf5"
+    with h5py.File(path, "w") as file:
+        file.create_group("data").attrs["env_args"] = "{}"
+    assert list(read(path)) == []
+    buffer = ReplayBuffer(10, {"obs": Field((2,)), "action": Field((1,))})
+    with pytest.raises(InputError, match="hdf5: no episodes in it"):
+        load(buffer, path)
 
 
 @pytest.mark.parametrize(
