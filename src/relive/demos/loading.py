@@ -150,9 +150,7 @@ def load(
         else:
             skipped += 1
     if not chosen:
-        what = (
-            f"none of its {skipped} episodes passes" if skipped else "no episodes in it"
-        )
+        what = f"none of its {skipped} episodes passes" if skipped else "no episodes in it"
         raise InputError(f"{place}: {what}")
     rows = sum(map(len, chosen))
     with buffer._lock:

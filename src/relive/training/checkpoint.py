@@ -80,7 +80,7 @@ def load_checkpoint(folder: Path, config: TrainConfig) -> tuple[ReplayBuffer | N
     except InputError as error:
         raise NeverSavedError(
             f"{folder.parent} cannot go on: {error}; a run is saved every "
-            f"{config.save_every} steps (save_every) and when it is stopped"
+            f"{config.save_interval:,} steps (save_every) and when it is stopped"
         ) from None
     if not config.save_buffer:
         return None, note

@@ -183,10 +183,12 @@ class TrainConfig:
     """Losses and networks of an update by this backend of torch.compile, captured or not."""
     eval_episodes: int = 20
     """Greedy episodes after training; 0 for none."""
-    log_every: int = 500
-    """Steps between two records of progress."""
-    save_every: int = 25_000
-    """Steps between two saves to resume from, in the background; 0 saves at the end only."""
+    log_every: int | Literal["auto"] = "auto"
+    """Steps between two records of progress: auto is 500, or 64 of each environment if that is
+    more. A GPU is waited for then."""
+    save_every: int | Literal["auto"] = "auto"
+    """Steps between two saves to resume from, in the background: auto is 25,000, or 1,000 of each
+    environment if that is more. 0 saves at the end only."""
     save_buffer: bool = True
     """Save the rows of the buffer too; without them a run that is resumed fills it anew."""
     replay: ReplayConfig = field(default_factory=ReplayConfig)
@@ -248,9 +250,23 @@ class TrainConfig:
         start = min(max(before, self.updates_start), after)
         return (after // self.train_every - start // self.train_every) * self.updates_per_train
 
+    @property
+    def log_interval(self) -> int:
+        """Steps between two records of progress."""
+        return max(500, 64 * self.num_envs) if self.log_every == "auto" else self.log_every
+
+    @property
+    def save_interval(self) -> int:
+        """Steps between two saves; 0 for none on the way."""
+        return max(25_000, 1_000 * self.num_envs) if self.save_every == "auto" else self.save_every
+
+    def log_is_due(self, before: int, after: int) -> bool:
+        """Whether a record of progress falls between two step counts."""
+        return after // self.log_interval > before // self.log_interval
+
     def save_is_due(self, before: int, after: int) -> bool:
         """Whether a save falls between two step counts; the last step has one of its own."""
-        every = self.save_every
+        every = self.save_interval
         return every > 0 and after // every > before // every and after < self.total_steps
 
     def to_json(self) -> dict[str, Any]:

@@ -206,7 +206,7 @@ class Trainer:
             elif updates and self._buffer.ready(config.replay.batch_size):
                 self._updates.make(updates)
             yield from self._failure()
-            if self._step // config.log_every > before // config.log_every:
+            if config.log_is_due(before, self._step):
                 yield from self._progress()
             if config.save_is_due(before, self._step):
                 yield SaveDue(step=self._step)

@@ -64,6 +64,24 @@ def test_cuda_is_refused_where_there_is_none(monkeypatch):
         tiny(device="cuda")
 
 
+@pytest.mark.parametrize(
+    ("envs", "given", "log", "save"),
+    [
+        (1, {}, 500, 25_000),
+        (7, {}, 500, 25_000),
+        (64, {}, 4_096, 64_000),
+        (4_096, {}, 262_144, 4_096_000),
+        (64, {"log_every": 9, "save_every": 0}, 9, 0),
+    ],
+)
+def test_many_environments_are_told_of_and_saved_less_often_unless_one_says(envs, given, log, save):
+    config = TrainConfig(env="CartPole-v1", num_envs=envs, **given)
+    assert (config.log_interval, config.save_interval) == (log, save)
+    assert not config.log_is_due(log, 2 * log - 1)
+    assert config.log_is_due(log, 2 * log)
+    assert config.save_is_due(0, 30_000) == (save == 25_000)
+
+
 # before, after, updates due with learning_starts 100, 2 updates every 4 steps
 DUE = [
     (0, 99, 0),

@@ -38,7 +38,7 @@ _ACROBOT = TrainConfig(
 
 BY_ENV = {
     "CartPole-v1": _CARTPOLE,
-    "torch/CartPole-v1": replace(_CARTPOLE, num_envs=64, log_every=4_096),
+    "torch/CartPole-v1": replace(_CARTPOLE, num_envs=64),
     "Acrobot-v1": _ACROBOT,
     "LunarLander-v3": replace(
         _ACROBOT,
