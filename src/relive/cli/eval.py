@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
@@ -56,6 +57,8 @@ def run(words: Sequence[str]) -> int:
     agent = policy_of(options.run, env)
     seeds = evaluation_seeds(options.episodes, options.stream)
     video = None if options.video is None else Video(options.video)
+    if video is not None:  # or SDL looks for a display, and complains
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     with cpu_settings(options.threads), video or nullcontext():
         returns = evaluate(agent, env, seeds, film=video and video.take)
     print("returns   ", "  ".join(f"{value:g}" for value in returns))

@@ -98,6 +98,11 @@ def table_of(found: Mapping[str, str]) -> Table:
     return table
 
 
+def counted(count: int, what: str) -> str:
+    """A number of things, in words."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def line_of(step: int, found: Mapping[str, str]) -> str:
     """Cells as a plain line."""
     return f"step {step:>7,}  " + "  ".join(f"{name} {value}" for name, value in found.items())
@@ -108,7 +113,7 @@ def evaluation(
 ) -> str:
     """How greedy episodes went, beside the reference, with markup."""
     line = (
-        f"greedy return over {len(returns)} episodes: "
+        f"greedy return over {counted(len(returns), 'episode')}: "
         f"[bold]{fixed(mean, '.1f')}[/] ± {fixed(std, '.1f')}"
     )
     return line if reference is None else f"{line}  (reference {reference:g})"
@@ -126,7 +131,8 @@ def ending(step: int, updates: int, seconds: float, *, interrupted: bool) -> str
     how = "stopped" if interrupted else "done"
     speed = step / seconds if seconds else math.nan
     return (
-        f"{how}: {step:,} steps and {updates:,} updates in {seconds:.1f} s ({speed:,.0f} steps/s)"
+        f"{how}: {counted(step, 'step')} and {counted(updates, 'update')} in {seconds:.1f} s "
+        f"({speed:,.0f} steps/s)"
     )
 
 

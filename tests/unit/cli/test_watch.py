@@ -149,7 +149,7 @@ PARTIAL: dict[str, tuple[list[Record], str]] = {
     "returns that are not finite": ([BEGUN, {**EPISODES[0], "episode_return": None}], "running"),
     "an evaluation of nothing": (
         [*HALF, {**EVALUATED, "mean": None, "std": None, "returns": [None]}],
-        "over 1 episodes: - ± -",
+        "over 1 episode: - ± -",
     ),
     "an environment nobody knows": (
         [{**BEGUN, "config": {**SETTINGS, "env": "[bold]My-v0"}}, *EPISODES],
