@@ -50,6 +50,7 @@ class Console:
 
     def __init__(self, terminal: Terminal | None = None) -> None:
         self._terminal = terminal or Terminal(highlight=False)
+        self._terminal.soft_wrap = not self._terminal.is_terminal  # whoever reads it breaks lines
         self._returns: deque[float] = deque(maxlen=LAST)
         self._episodes = 0
         self._last: TrainingProgress | None = None
@@ -121,7 +122,7 @@ class Console:
             self._live.update(self._view())
         elif record.step >= self._next_line:
             self._next_line = record.step + self._total_steps / PLAIN_LINES
-            self._terminal.print(line_of(record.step, self._cells()), soft_wrap=True)
+            self._terminal.print(line_of(record.step, self._cells()))
 
     def _cells(self) -> dict[str, str]:
         """The numbers of the moment, as words."""
