@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
 WARM_UP = 2  # times that work is done before it is captured: kernels are compiled and loaded then
-MOST = 16  # graphs; work of more kinds than that is not worth their memory
+MOST = 20  # graphs; work of more kinds than that is not worth their memory
 
 
 class Graphs:
@@ -47,28 +47,37 @@ class Graphs:
         """How many there are."""
         return len(self._graphs)
 
-    def run(self, key: Hashable, work: Callable[[], object]) -> None:
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether the work of a key has been captured."""
+        return key in self._graphs
+
+    def run(
+        self, key: Hashable, work: Callable[[], object], parts: Iterable[Hashable] = ()
+    ) -> None:
         """Does `work` once on the current stream; waits for the device only to capture it.
 
         Args:
             key: Of the work: for equal keys it launches the same kernels with the same arguments.
             work: Is called as often as it takes to capture it; what it returns is dropped. It must
                 leave no number of the host's in a launch, and count nothing on the host.
+            parts: What the work is made of, if other work has parts of it: it is captured once each
+                of them has been done a few times.
 
         Raises:
             UnsupportedError: It cannot be captured; says why. It has not been done then, and never
                 will be captured.
         """
-        graph = self._graphs.get(key)
+        graph, parts = self._graphs.get(key), set(parts) or {key}
         if graph is not None:
             graph.replay()
-        elif self._done[key] < WARM_UP or len(self._graphs) >= self._most:
-            self._done[key] += 1
+        elif len(self._graphs) >= self._most or any(self._done[part] < WARM_UP for part in parts):
+            self._done.update(parts)
             work()
         else:
             graph = self._captured(work)
             if graph is None:
-                self._done[key] = 0
+                for part in parts:
+                    self._done[part] = 0  # it is tried again later
                 work()
             else:
                 self._graphs[key] = graph

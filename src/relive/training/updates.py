@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from relive.training.config import TrainConfig
 
 NEVER = 2**62  # updates
+MOST_BURSTS = 12  # graphs of several updates; bursts of other kinds are made one by one
 
 
 class Updates:
@@ -29,7 +30,8 @@ class Updates:
     Where buffer and networks are on one GPU this is captured (`config.capture`), several updates in
     one graph if asked (`config.updates_per_graph`). The graphs differ only in which of their
     updates do more than the others (`Agent.due`): a target network that moves every 500 updates
-    makes one more graph, a policy that moves every second update another.
+    makes one more graph, a policy that moves every second update another. There is one for each
+    place where that comes in a burst, up to a dozen; other bursts are replays of single updates.
 
     Args:
         config: Settings.
@@ -75,17 +77,30 @@ class Updates:
         most = self._config.updates_per_graph
         while updates or first is not None:
             count = min(updates, most, self._until_sort())
+            if count > 1 and not self._has_graph(count, first):
+                count = 1
             self._make(count, first)
             updates, first = updates - count, None
+
+    def _has_graph(self, count: int, before: Callable[[], object] | None) -> bool:
+        """Whether so many updates have a graph, or will."""
+        graphs = self._graphs
+        return len(graphs) < MOST_BURSTS or (before is not None, self._due(count)) in graphs
+
+    def _due(self, count: int) -> tuple[bool, ...]:
+        """Which of the next updates do more than others."""
+        first = self._agent.updates + 1
+        return tuple(self._agent.due(update) for update in range(first, first + count))
 
     def _make(self, count: int, before: Callable[[], object] | None) -> None:
         if self.not_captured is None:
             self.not_captured = self._why_not()  # a buffer whose GPU failed is on the CPU
-        first = self._agent.updates + 1
-        due = tuple(self._agent.due(update) for update in range(first, first + count))
+        due = self._due(count)
         if self.not_captured is None:
             try:
-                self._graphs.run((before is not None, due), lambda: self._work(before, due))
+                begun = before is not None
+                parts = {*due, "before"} if begun else due
+                self._graphs.run((begun, due), lambda: self._work(before, due), parts)
             except UnsupportedError as error:
                 if self._config.capture == "on":
                     raise

@@ -11,7 +11,7 @@ from relive.gpu.capture import NotNowError
 from relive.gpu.means import MetricMeans
 from relive.nn.learning_rate import LearningRate
 from relive.training import ReplayConfig, TrainConfig, build
-from relive.training.capture import WARM_UP, Graphs
+from relive.training.capture import MOST, WARM_UP, Graphs
 from relive.training.updates import Updates
 from tests.unit.training.recorded import Lent, Listed, Recorder, graphs_on_the_cpu
 
@@ -148,6 +148,28 @@ def test_graphs_differ_in_what_is_due_only(monkeypatch):
         updates.make(60)
     assert len(graphs) == 2  # the target network moves, or it does not
     assert sum(graph.replays for graph in graphs) == 60 - 2 * WARM_UP
+
+
+def test_bursts_of_ever_other_kinds_are_made_of_graphs_of_one_update(monkeypatch):
+    # the target network moves at another place of nearly every burst
+    agent = CONFIGS["dqn"](hidden=(16,), target_period=33)
+    config = dataclasses.replace(settings("dqn", "proportional"), agent=agent, updates_per_graph=32)
+    called, *expected = made(config, captured=False)
+    played, *found = made(config, captured=True)
+    calls, learn = [], found[0].learn
+    found[0].learn = lambda *given: calls.append(given) or learn(*given)
+    with graphs_on_the_cpu(monkeypatch) as graphs:
+        for _ in range(40):
+            called.make(32)
+            played.make(32)
+        before = len(calls)
+        for _ in range(40):
+            called.make(32)
+            played.make(32)
+    assert len(calls) == before
+    assert len(graphs) <= MOST
+    for ours, theirs in zip(state_of(*found), state_of(*expected), strict=True):
+        assert torch.equal(ours, theirs)
 
 
 def test_generators_of_the_agent_are_known_to_every_graph(monkeypatch):
