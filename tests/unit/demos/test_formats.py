@@ -230,6 +230,25 @@ def test_versions_of_lerobot_before_3_are_refused_with_the_way_to_convert(tmp_pa
         list(read(path))
 
 
+def test_what_the_writer_of_lerobot_itself_has_written_is_read():
+    # LeRobotDataset.create, add_frame, save_episode, finalize of lerobot 0.4.4; observations, then
+    # actions, are standard normal draws of one generator
+    path = Path(__file__).parent / "written" / "lerobot_0.4.4"
+    rng = np.random.default_rng(0)
+    episodes = list(read(path, last_step="repeat", done_means="terminated"))
+    assert [len(episode) for episode in episodes] == [4, 2, 5]
+    assert [episode.success for episode in episodes] == [False, True, False]
+    for number, episode in enumerate(episodes):
+        count = len(episode)
+        drawn = rng.standard_normal((count, 5)).astype(np.float32)
+        assert np.array_equal(episode.obs, drawn[:, :3])
+        assert np.array_equal(episode.action, drawn[:, 3:])
+        assert np.array_equal(episode.next_obs[:-1], drawn[1:, :3])
+        assert episode.reward.tolist() == [10.0 * number + step for step in range(count)]
+        assert episode.terminated.tolist() == [False] * (count - 1) + [True]
+        assert not episode.truncated.any()
+
+
 def test_every_format_says_what_it_is():
     assert set(FORMATS) == {kind.split()[0] for kind in WRITERS}
     assert all(form.what for form in FORMATS.values())
