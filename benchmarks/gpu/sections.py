@@ -36,6 +36,6 @@ SECONDS = {
     "same as the CPU": 120,
     "a life like the CPU's": 120,
     "flatness": 90,
-    "training step": 90,
+    "training step": 120,
 }
 OTHERWISE = 60

@@ -84,8 +84,11 @@ def loop_of(
 
 
 def training_step(device: torch.device, scale: Scale) -> dict[str, Any]:
-    """Updates a second, one update to a step of one environment, and what lies between steps."""
-    found: dict[str, Any] = {}
+    """Updates a second, one update to a step of one environment, and what lies between steps.
+
+    And the seconds of an epoch: as many steps as it takes batches to have the rows of the buffer.
+    """
+    found: dict[str, Any] = {"steps of an epoch": (steps := max(1, scale.rows // scale.batch))}
     few = replace(scale, rounds=min(scale.rounds, 5), warm_up=max(scale.warm_up, 10))
     for algorithm in ENVS:
         rates = {
@@ -95,8 +98,23 @@ def training_step(device: torch.device, scale: Scale) -> dict[str, Any]:
         rates["of eager"] = rates["captured"] / rates["eager"]
         rates["of host buffer"] = rates["captured"] / rates["host buffer"]
         rates["gap"] = gap(loop_of(algorithm, device, scale), device, few)
+        for way in ("captured", "eager"):
+            loop = loop_of(algorithm, device, scale, **WAYS[way])
+            rates[f"epoch, {way}"] = epoch(loop, device, steps)
         found[algorithm] = rates
     return found
+
+
+def epoch(step: Callable[[], None], device: torch.device, steps: int) -> float:
+    """Seconds of so many steps, from the first call to the last result."""
+    for _ in range(4):  # captured by then
+        step()
+    synchronize(device)
+    began = time.perf_counter()
+    for _ in range(steps):
+        step()
+    synchronize(device)
+    return time.perf_counter() - began
 
 
 def gap(step: Callable[[], None], device: torch.device, scale: Scale) -> float:
