@@ -50,6 +50,23 @@ def test_training_from_the_command_line_leaves_a_whole_run(tmp_path, sampler):
     assert records(tmp_path)[-1]["updates"] == 100
 
 
+def test_a_run_begins_without_the_compiler_of_torch(tmp_path):
+    # nobody asked for it, and it takes seconds to import
+    words = [*TINY, "--total-steps", "200", "--threads", "auto", "--out", str(tmp_path / "run")]
+    check = (
+        "import sys; from relive.cli.main import main; main(sys.argv[1:]); "
+        "print(*{'torch._dynamo', 'sympy'} & {*sys.modules}, file=sys.stderr)"
+    )
+    program = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", check, *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert program.stderr.split() == []
+
+
 def test_ctrl_c_ends_the_program_cleanly_and_keeps_the_run(tmp_path):
     program = start(tmp_path, "--total-steps", "100_000_000")
     for line in program.stdout:  # the first line of progress: training goes on

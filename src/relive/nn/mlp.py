@@ -33,8 +33,13 @@ def linear(in_features: int, out_features: int, generator: torch.Generator) -> n
 
 
 def without_values(kind: type[M], *args: Any) -> M:
-    """A module whose parameters hold no values yet; nothing is drawn from the global generator."""
-    module: M = nn.utils.skip_init(kind, *args)  # type: ignore[no-untyped-call]  # has no annotations
+    """A module whose parameters hold no values yet; nothing is drawn from the global generator.
+
+    As `nn.utils.skip_init`, which goes through a device that takes a second to import.
+    """
+    blank = type(kind.__name__, (kind,), {"reset_parameters": lambda _: None})
+    module: M = blank(*args)
+    module.__class__ = kind
     return module
 
 

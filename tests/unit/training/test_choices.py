@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
-from relive.training import capture, choices, resume, run, train
+from relive.training import capture, choices, preset, resume, run, train
 from relive.training.choices import Trial, settled
 from relive.training.records import RunStarted
 from tests.triton.pretended import pretended
@@ -40,6 +41,28 @@ def test_threads_follow_from_the_operations_of_an_update_and_the_cores(
     config, why = settled(tiny(threads="auto"))
     assert config.threads == threads
     assert why["threads"].startswith(f"{threads}: ")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "env"),
+    [
+        ("dqn", "CartPole-v1"),
+        ("rainbow", "MinAtar/Breakout-v1"),
+        ("td3", "Pendulum-v1"),
+        ("sac", "Pendulum-v1"),
+    ],
+)
+def test_the_operations_of_an_update_are_those_that_torch_counts(recipe: str, env: str) -> None:
+    if env.startswith("MinAtar"):
+        pytest.importorskip("minatar")
+    config = preset(recipe, env)
+    one = choices.make_training_env(env, 1, "cpu")
+    trial = Trial(config, choices.fields_in(one), choices.actions_of(one, config.algorithm))
+    agent, batch = trial._parts("cpu")
+    with FlopCounterMode(display=False) as counter:
+        agent.update(batch)
+    # more by what a policy does not need of its critics
+    assert 0.999 < trial.flops() / counter.get_total_flops() < 1.15
 
 
 @pytest.mark.parametrize(
