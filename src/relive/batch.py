@@ -148,8 +148,6 @@ class Batch:
             raise UnsupportedError(
                 f"device is one that torch has; given {shown(device)}"
             ) from error
-        if arena is self._arena:  # "cuda" is the current device
-            return self
         return Batch(self._layout, arena, self._size, self._offsets)
 
     def keys(self) -> list[str]:

@@ -44,7 +44,19 @@ def compile_terms(agent: Any, backend: str) -> None:
     """
     for name in ("_terms", "_critic_terms", "_policy_terms"):
         if (terms := getattr(agent, name, None)) is not None:
-            setattr(agent, name, torch.compile(terms, backend=backend))
+            setattr(agent, name, _compiled(terms, backend))
+
+
+def _compiled(terms: Callable[[Batch], tuple[Tensor, ...]], backend: str) -> Any:
+    compiled = torch.compile(terms, backend=backend)
+
+    def of(batch: Batch) -> tuple[Tensor, ...]:
+        for name in batch.keys():  # noqa: SIM118 - a batch is no dict
+            batch[name]  # its views are made here: compiled, they are taken for other tensors
+        result: tuple[Tensor, ...] = compiled(batch)
+        return result
+
+    return of
 
 
 def accumulate(

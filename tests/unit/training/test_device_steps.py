@@ -163,6 +163,19 @@ def test_compiled_losses_give_the_same_run(algorithm, monkeypatch):
     assert numbers(called.records()) == expected
 
 
+@pytest.mark.filterwarnings("ignore:Dynamo does not know", "ignore:The .grad attribute")
+def test_compiled_updates_are_captured_whatever_was_compiled_before_them(monkeypatch):
+    for algorithm in ("dqn", "td3", "sac"):  # other shapes in the same functions
+        config = settings(algorithm, total_steps=20 * ENVS)
+        expected = numbers(made(config, monkeypatch, captured=False)[0].records())
+        compiled = dataclasses.replace(config, compile="aot_eager")
+        played, *_ = made(compiled, monkeypatch, captured=True)
+        with graphs_on_the_cpu(monkeypatch) as graphs:
+            assert numbers(played.records()) == expected
+        assert played._updates.not_captured is None
+        assert sum(graph.replays for graph in graphs) >= 10
+
+
 def test_equal_seeds_give_equal_runs_and_others_do_not():
     runs = [numbers(Trainer(c, build(c)).records()) for c in map(seeded, (1, 1, 2))]
     assert runs[0] == runs[1] != runs[2]
