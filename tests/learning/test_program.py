@@ -67,6 +67,20 @@ def test_a_run_begins_without_the_compiler_of_torch(tmp_path):
     assert program.stderr.split() == []
 
 
+def test_training_goes_on_when_nobody_reads_its_output_any_more(tmp_path):
+    program = start(tmp_path, "--total-steps", "600")
+    for line in program.stdout:
+        if line.startswith("step"):
+            break
+    program.stdout.close()  # as `| head` does
+    with program.stderr:
+        errors = program.stderr.read()
+    assert program.wait(timeout=120) == 0, errors
+    assert records(tmp_path)[-1]["record"] == "run_ended"
+    assert not records(tmp_path)[-1]["interrupted"]
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
 def test_ctrl_c_ends_the_program_cleanly_and_keeps_the_run(tmp_path):
     program = start(tmp_path, "--total-steps", "100_000_000")
     for line in program.stdout:  # the first line of progress: training goes on

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from relive.errors import ConfigError
+from relive.errors import ConfigError, InputError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,10 +84,32 @@ class Agent(Protocol):
         ...
 
 
-def tensors_of(obs: Any, device: torch.device) -> Any:
-    """Observations as tensors on `device`, from NumPy arrays or a dict of them, nested or not."""
-    if isinstance(obs, dict):
-        return {name: tensors_of(entry, device) for name, entry in obs.items()}
+def tensors_of(
+    obs: Any, fields: Field | Mapping[str, Any], device: torch.device, name: str = "obs"
+) -> Any:
+    """Observations as tensors on `device`, from NumPy arrays or a dict of them, nested or not.
+
+    Args:
+        obs: `[E, *shape]` each.
+        fields: What one is of; entries of a dict that are not among them are left out.
+        device: Where the networks are.
+        name: What errors call it.
+
+    Raises:
+        InputError: A shape, or a dict, that is not that of the fields.
+    """
+    if isinstance(fields, Mapping):
+        if not isinstance(obs, dict) or not fields.keys() <= obs.keys():
+            raise InputError(f"{name}: given {shown(obs)}, expected a dict of {', '.join(fields)}")
+        return {
+            key: tensors_of(obs[key], field, device, f"{name}.{key}")
+            for key, field in fields.items()
+        }
+    shape = getattr(obs, "shape", None)
+    if shape is None or shape[1:] != fields.shape:
+        given = shown(obs) if shape is None else f"shape {shape}"
+        expected = ", ".join(["E", *map(str, fields.shape)])
+        raise InputError(f"{name}: given {given}, expected an array [{expected}], E environments")
     return torch.from_numpy(obs).to(device)
 
 

@@ -252,7 +252,7 @@ class C51:
     def _best(self, obs: Any, stream: RandomStream | None) -> NDArray[np.int64]:
         self.noise.draw(stream)
         with torch.inference_mode():
-            q = self.online.values(tensors_of(obs, self.device))
+            q = self.online.values(tensors_of(obs, self.obs, self.device))
             action: NDArray[np.int64] = q.argmax(1).cpu().numpy()
         return action
 

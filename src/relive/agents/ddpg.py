@@ -175,7 +175,7 @@ class DDPG:
 
     def _best(self, obs: Any) -> NDArray[Any]:
         with torch.inference_mode():
-            action: NDArray[Any] = self.actor(tensors_of(obs, self.device)).cpu().numpy()
+            action: NDArray[Any] = self.actor(tensors_of(obs, self.obs, self.device)).cpu().numpy()
         return action
 
     @torch.no_grad()

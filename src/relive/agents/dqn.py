@@ -210,7 +210,7 @@ class DQN:
     def act_greedy(self, obs: Any) -> NDArray[np.int64]:
         """The action of highest value for each of E observations; `[E]`. Waits for the device."""
         with torch.inference_mode():
-            q = self.online(tensors_of(obs, self.device))
+            q = self.online(tensors_of(obs, self.obs, self.device))
             action: NDArray[np.int64] = q.argmax(1).cpu().numpy()
         return action
 

@@ -232,9 +232,9 @@ class SAC:
 
     def _drawn(self, obs: Any, noise: NDArray[np.float32] | None) -> NDArray[Any]:
         with torch.inference_mode():
-            before, log_std = self.actor(tensors_of(obs, self.device))
+            before, log_std = self.actor(tensors_of(obs, self.obs, self.device))
             if noise is not None:
-                before = before + log_std.exp() * tensors_of(noise, self.device)
+                before = before + log_std.exp() * torch.from_numpy(noise).to(self.device)
             action: NDArray[Any] = before.tanh().cpu().numpy()
         return action
 

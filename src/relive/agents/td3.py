@@ -199,7 +199,7 @@ class TD3:
 
     def _best(self, obs: Any) -> NDArray[Any]:
         with torch.inference_mode():
-            action: NDArray[Any] = self.actor(tensors_of(obs, self.device)).cpu().numpy()
+            action: NDArray[Any] = self.actor(tensors_of(obs, self.obs, self.device)).cpu().numpy()
         return action
 
     @torch.no_grad()

@@ -62,7 +62,9 @@ def run(words: Sequence[str]) -> int:
     with cpu_settings(options.threads), video or nullcontext():
         returns = evaluate(agent, env, seeds, film=video and video.take)
     print("returns   ", "  ".join(f"{value:g}" for value in returns))
-    print(f"mean       {statistics.fmean(returns):.1f} ± {statistics.pstdev(returns):.1f}")
+    mean, deviation = statistics.fmean(returns), statistics.pstdev(returns)
+    digits = ".1f" if max(abs(mean), deviation) >= 10.0 else ".3g"
+    print(f"mean       {mean:{digits}} ± {deviation:{digits}}")
     print(f"range      {min(returns):g} to {max(returns):g}")
     if env in REFERENCES:
         print(f"reference  {REFERENCES[env]:g}")

@@ -88,5 +88,7 @@ def _run(words: list[str]) -> int:
         return 0
     if command not in COMMANDS:
         raise ConfigError(unknown("command", command, COMMANDS, most=len(COMMANDS)))
+    if "" not in sys.path:  # --env module:id names a module of the user's, as `python -m` finds it
+        sys.path.append("")
     status: int = import_module(f"relive.cli.{command}").run(rest)
     return status

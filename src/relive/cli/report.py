@@ -38,6 +38,8 @@ def run(words: Sequence[str]) -> int:
     options = parse(ReportOptions, words, command="relive report")
     if not options.runs:
         raise ConfigError(f"name a run{runs_in(RUNS)} (relive report --help)")
+    if options.out is not None and not options.out.absolute().parent.is_dir():
+        raise ConfigError(f"there is no folder {options.out.parent} for the page; make it first")
     if len(options.runs) == 1:
         print(write_report(options.runs[0], options.out))
     else:

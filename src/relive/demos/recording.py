@@ -65,7 +65,7 @@ def write_minari(
             unfinished / DATA,
             env.observation_space,
             env.action_space,
-            env.spec,
+            _portable(env.spec),
             data_format,
             jpeg_encoding=False,
         )
@@ -82,6 +82,15 @@ def write_minari(
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
+def _portable(spec: Any) -> Any:
+    """The specification of an environment, or None for one that has no words for how it is made."""
+    try:
+        spec.to_json()
+    except (AttributeError, ValueError):  # registered with a class or a function
+        return None
+    return spec
+
+
 def require_writable(path: Path, *, overwrite: bool) -> None:
     """Refuse a place where something is, but for a dataset that may be replaced.
 
@@ -95,7 +104,10 @@ def require_writable(path: Path, *, overwrite: bool) -> None:
     if not (path / DATA / "metadata.json").is_file():
         raise InputError(f"{path} is there and is no dataset of Minari; name another place")
     if not overwrite:
-        raise InputError(f"{path} has a dataset in it; name another place, or overwrite it")
+        raise InputError(
+            f"{path} has a dataset in it; name another place, or replace it (overwrite=True, "
+            "--overwrite)"
+        )
 
 
 def dataset_id(path: Path) -> str:

@@ -53,6 +53,8 @@ def make_env(env_id: str, *, pictures: bool = False) -> Env[Any, Any] | SingleTo
     module, colon, _ = env_id.partition(":")  # "module:id" imports the module first
     if colon and not all(name.isidentifier() for name in module.split(".")):
         raise ConfigError(f"there is no environment {env_id!r}; {module!r} is no module")
+    if colon:
+        _import(module, env_id)
     _register_plugin(env_id)
     how = {"render_mode": PICTURES} if pictures else {}
     try:
@@ -192,6 +194,21 @@ def _register_plugin(env_id: str) -> None:
                 raise ConfigError(f"{env_id} needs a package: pip install {package}") from None
             if hasattr(plugin, "register_envs"):  # others register when they are imported
                 plugin.register_envs()
+
+
+def _import(module: str, env_id: str) -> None:
+    """Runs the module that registers an environment.
+
+    Raises:
+        ConfigError: It is not found, or stops with an error; says which.
+    """
+    try:
+        importlib.import_module(module)
+    except Exception as error:
+        why = " ".join(str(error).split())
+        raise ConfigError(
+            f"{env_id} cannot be made: importing {module} ends with {type(error).__name__}: {why}"
+        ) from error
 
 
 def _what_is_wrong(env_id: str, error: Exception) -> str:

@@ -43,11 +43,17 @@ def encoder_for(obs: Field | Fields, generator: torch.Generator) -> Encoder:
         ConfigError: An observation that is one whole number: its size would count as a quantity.
     """
     if isinstance(obs, Mapping):
-        return DictEncoder({name: encoder_for(field, generator) for name, field in obs.items()})
+        encoders = {}
+        for name, field in obs.items():
+            try:
+                encoders[name] = encoder_for(field, generator)
+            except ConfigError as error:
+                raise ConfigError(f"{name}: {error}") from None
+        return DictEncoder(encoders)
     if obs.shape == () and not obs.dtype.is_floating_point:
         raise ConfigError(
             f"an observation that is one number of type {obs.dtype} names a state, it measures "
-            "nothing: wrap the environment in gymnasium.wrappers.FlattenObservation (one-hot)"
+            "nothing: give it one-hot (gymnasium.wrappers.FlattenObservation does so)"
         )
     if len(obs.shape) == 3 and min(sorted(obs.shape)[1:]) >= SMALLEST_IMAGE:
         return ConvEncoder(obs.shape, obs.dtype, generator)

@@ -103,7 +103,7 @@ def labels_of(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     names = differing(settings)
     if not names:
         return ["all runs"] * len(settings)
-    chosen: list[str] = []
+    chosen = [name for name in FIRST if name in names]
     while _parts(settings, chosen) < _parts(settings, names):
         rest = [name for name in names if name not in chosen]
         chosen.append(max(rest, key=lambda name: _parts(settings, [*chosen, name])))

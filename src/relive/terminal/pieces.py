@@ -112,9 +112,10 @@ def evaluation(
     returns: Sequence[Any], mean: float | None, std: float | None, reference: float | None
 ) -> str:
     """How greedy episodes went, beside the reference, with markup."""
+    digits = ".1f" if max(abs(mean or 0.0), std or 0.0) >= 10.0 else ".3g"
     line = (
         f"greedy return over {counted(len(returns), 'episode')}: "
-        f"[bold]{fixed(mean, '.1f')}[/] ± {fixed(std, '.1f')}"
+        f"[bold]{fixed(mean, digits)}[/] ± {fixed(std, digits)}"
     )
     return line if reference is None else f"{line}  (reference {reference:g})"
 

@@ -102,6 +102,11 @@ class ReplayConfig:
                         f"replay.{setting.name} {given} does nothing with replay.{choice} {chosen};"
                         f" leave it at {default}, or take {' or '.join(users)}"
                     )
+        if self.window != "all" and self.window_rows > self.capacity:
+            raise ConfigError(
+                f"replay.window_rows is at most replay.capacity, {self.capacity}; given "
+                f"{self.window_rows}"
+            )
         self.build_sampler(1), self.build_window()  # they check their settings
 
     def drawing(self, sampler: str | None, window: str | None) -> ReplayConfig:
@@ -187,7 +192,7 @@ class TrainConfig:
     """Steps between two records of progress: auto is 500, or 64 of each environment if that is
     more. A GPU is waited for then."""
     save_every: int | Literal["auto"] = "auto"
-    """Steps between two saves to resume from, in the background: auto is 25,000, or 1,000 of each
+    """Steps between two saves to resume from, in the background: auto is 25000, or 1000 of each
     environment if that is more. 0 saves at the end only."""
     save_buffer: bool = True
     """Save the rows of the buffer too; without them a run that is resumed fills it anew."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import os
+import sys
 from collections import deque
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -39,6 +42,20 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 PLAIN_LINES = 20  # lines of progress in a run that is not watched
+NOT_FINITE = (
+    "[yellow]the loss is not finite at step {step:,}[/]: observations may not be, or the step size "
+    "is too large; what is learned from here on is nothing"
+)
+
+
+class Stdout(Terminal):
+    """Standard output; where nobody reads it any more nothing is written, and nothing ends."""
+
+    def on_broken_pipe(self) -> None:
+        """Writes nowhere from now on, as does whoever else prints; rich would end the program."""
+        self.quiet = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
 
 
 class Console:
@@ -49,18 +66,25 @@ class Console:
     """
 
     def __init__(self, terminal: Terminal | None = None) -> None:
-        self._terminal = terminal or Terminal(highlight=False)
+        self._terminal = terminal or Stdout(highlight=False)
         self._terminal.soft_wrap = not self._terminal.is_terminal  # whoever reads it breaks lines
         self._returns: deque[float] = deque(maxlen=LAST)
         self._episodes = 0
         self._last: TrainingProgress | None = None
+        self._is_sound = True
         self._total_steps = 0
         self._first_step = 0
         self._next_line = 0.0
         self._live: Live | None = None
 
     def record(self, record: Record) -> None:
-        """Shows the record, if it is one that is shown."""
+        """Shows the record, if it is one that is shown, and the terminal is still there."""
+        try:
+            self._show(record)
+        except OSError:
+            self._terminal.quiet = True
+
+    def _show(self, record: Record) -> None:
         match record:
             case RunStarted():
                 self._heading(record)
@@ -117,6 +141,9 @@ class Console:
             self._live.start()
 
     def _progress(self, record: TrainingProgress) -> None:
+        if self._is_sound and record.loss is not None and not math.isfinite(record.loss):
+            self._is_sound = False
+            self._terminal.print(NOT_FINITE.format(step=record.step))
         self._last = record
         if self._live:
             self._live.update(self._view())

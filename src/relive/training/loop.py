@@ -168,6 +168,8 @@ class Trainer:
                 yield from self._train(stop)
                 yield SaveDue(step=self._step)
                 interrupted = self._step < config.total_steps
+                if not interrupted and self._step > self._logged[0]:
+                    yield from self._progress()
             except KeyboardInterrupt:
                 interrupted = True
             finally:

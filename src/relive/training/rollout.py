@@ -12,7 +12,7 @@ import torch
 
 from relive.envs.make import episodes_of, resume_episodes
 from relive.envs.torch_native import TorchEnv
-from relive.errors import UnsupportedError
+from relive.errors import InputError, UnsupportedError
 from relive.training.episodes import DeviceEpisodes
 from relive.training.measure import Episodes
 
@@ -108,9 +108,19 @@ class HostRollout:
         self._epsilon = epsilon
 
     def step(self) -> None:
-        """As `Rollout`."""
+        """As `Rollout`.
+
+        Raises:
+            InputError: A reward is not finite; nothing of the step has been added.
+        """
         action = self._agent.act(self._obs, self._epsilon)
         next_obs, reward, terminated, truncated, info = self._env.step(action)
+        if not np.isfinite(reward).all():
+            raise InputError(
+                f"{self._env.envs[0].spec.id} gave a reward that is not finite: {reward.tolist()}, "
+                f"in its environment {int(np.isfinite(reward).argmin())}; what is learned from it "
+                "would never be a number again"
+            )
         self._buffer.add(
             obs=self._obs,
             action=action,

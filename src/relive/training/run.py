@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import re
 import shlex
 import signal
 import threading
@@ -38,6 +39,7 @@ from relive.training.loop import Trainer
 from relive.training.parts import Parts, build
 from relive.training.records import DeviceFailed, Evaluated, RunEnded, SaveDue
 from relive.training.sinks import JsonLines
+from relive.training.updates import require_capture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,6 +50,9 @@ if TYPE_CHECKING:
 
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
+SIGNALS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +82,12 @@ def with_run_directory(config: TrainConfig, word: str | None = None) -> TrainCon
     """
     out = config.out
     if out is None:
-        env = config.env.replace("/", "-")
+        env = re.sub(r"[^-.\w]+", "-", config.env)
         name = f"{word or config.algorithm}-{env}-{config.replay.sampler}-s{config.seed}"
         names = itertools.chain([name], (f"{name}-{k}" for k in itertools.count(2)))
         out = next(path for path in (Path("runs", name) for name in names) if not path.exists())
+    elif out.exists() and not out.is_dir():
+        raise ConfigError(f"out {out} is a file; name a directory")
     elif (out / METRICS).exists():
         raise ConfigError(
             f"out {out} has a run in it; name another directory, or go on with "
@@ -93,10 +100,11 @@ def with_run_directory(config: TrainConfig, word: str | None = None) -> TrainCon
 def run(config: TrainConfig, sinks: Sequence[Sink] = ()) -> RunResult:
     """Trains, and leaves a run directory.
 
-    The first Ctrl-C (or SIGTERM, which schedulers send) ends the run in good order after the step
-    it is in, a second one at once; whatever stops it, the weights and the records so far are kept,
-    and `resume` goes on from the last save. Where a GPU fails for good, the run does so by itself,
-    on the CPU (unless `replay.on_failure` is "raise"), and sinks are told its first record again.
+    The first Ctrl-C (or SIGTERM, which schedulers send, or SIGHUP, of a terminal that is closed)
+    ends the run in good order after the step it is in, a second one at once; whatever stops it, the
+    weights and the records so far are kept, and `resume` goes on from the last save. Where a GPU
+    fails for good, the run does so by itself, on the CPU (unless `replay.on_failure` is "raise"),
+    and sinks are told its first record again.
 
     Args:
         config: Settings; `out` is chosen if it is None.
@@ -107,6 +115,12 @@ def run(config: TrainConfig, sinks: Sequence[Sink] = ()) -> RunResult:
     """
     config, chosen = settled(config)
     parts = build(config)
+    require_capture(config, parts)
+    if not config.planned_updates:
+        chosen["updates"] = (
+            f"none: they begin after step {config.updates_start:,}, and the run has "
+            f"{config.total_steps:,} (--learning-starts, --total-steps)"
+        )
     config = with_run_directory(config)
     assert config.out is not None  # filled in
     with _alone(config.out):
@@ -283,12 +297,12 @@ def _keep_policy(parts: Parts, out: Path, error: BaseException | None) -> None:
 
 @contextmanager
 def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
-    """Turns the first Ctrl-C or SIGTERM into an answer to a question; the next one is obeyed."""
+    """Turns the first of `SIGNALS` into an answer to a question; the next one is obeyed."""
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False  # signals reach the main thread only
         return
     stopped = False
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     before = {n: how for n, how in before.items() if how is not signal.SIG_IGN}  # as under nohup
 
     def restore() -> None:

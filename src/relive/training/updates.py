@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from relive.gpu.means import MetricMeans
     from relive.sampling.prefetch import Prefetch
     from relive.training.config import TrainConfig
+    from relive.training.parts import Parts
 
 NEVER = 2**62  # updates
 MOST_BURSTS = 12  # graphs of several updates; bursts of other kinds are made one by one
@@ -42,9 +43,6 @@ class Updates:
 
     Attributes:
         not_captured: Why updates are not captured; None if they are, or will be.
-
-    Raises:
-        ConfigError: `capture` is "on" where nothing can be captured; says why.
     """
 
     def __init__(
@@ -63,8 +61,6 @@ class Updates:
         every = sampler.resort_every if isinstance(sampler, RankBased) else None
         self._sort_every = NEVER if every is None else max(1, every // config.accumulate)
         self.not_captured = self._why_not()
-        if config.capture == "on" and self.not_captured:
-            raise ConfigError(f"capture on: {self.not_captured}")
 
     def make(self, updates: int, first: Callable[[], object] | None = None) -> None:
         """Makes so many updates; on a GPU the host waits for nothing.
@@ -123,17 +119,8 @@ class Updates:
         return self._sort_every - self._agent.updates % self._sort_every
 
     def _why_not(self) -> str | None:
-        """Why updates cannot be captured, as far as settings tell; None if they can."""
-        config, buffer, agent = self._config, self._buffer, self._agent
-        if config.capture == "off":
-            return "capture is off"
-        if agent.device.type != "cuda":
-            return f"the networks are on the {agent.device.type.upper()}"
-        if buffer.device != agent.device:
-            return f"the buffer is on {buffer.device}, the networks are on {agent.device}"
-        if config.replay.prefetch:
-            return "batches are drawn ahead (replay.prefetch), which goes through the host"
-        return None
+        """As the function."""
+        return why_not(self._config, self._buffer, self._agent)
 
     def _work(self, before: Callable[[], object] | None, due: tuple[bool, ...]) -> None:
         """What is the same whether it is captured or not."""
@@ -148,3 +135,26 @@ class Updates:
                 for batch, of_batch in zip(batches, errors, strict=True):
                     self._buffer.update_priorities(batch.ids, of_batch)
             self._means.add(result.metrics)
+
+
+def why_not(config: TrainConfig, buffer: ReplayBuffer, agent: Agent) -> str | None:
+    """Why updates cannot be captured, as far as settings tell; None if they can."""
+    if config.capture == "off":
+        return "capture is off"
+    if agent.device.type != "cuda":
+        return f"the networks are on the {agent.device.type.upper()}"
+    if buffer.device != agent.device:
+        return f"the buffer is on {buffer.device}, the networks are on {agent.device}"
+    if config.replay.prefetch:
+        return "batches are drawn ahead (replay.prefetch), which goes through the host"
+    return None
+
+
+def require_capture(config: TrainConfig, parts: Parts) -> None:
+    """Refuse `capture` "on" where nothing can be captured.
+
+    Raises:
+        ConfigError: Says why.
+    """
+    if config.capture == "on" and (why := why_not(config, parts.buffer, parts.agent)):
+        raise ConfigError(f"capture on: {why}")

@@ -72,6 +72,35 @@ def test_observations_of_double_precision_and_dicts_are_welcome(kind):
     assert len(agent.act(as_numpy, 0.0)) == 2
 
 
+WRONG = [
+    (
+        np.zeros(4, np.float32),
+        r"obs: given shape \(4,\), expected an array \[E, 4\], E environments",
+    ),
+    (np.zeros((2, 3), np.float32), r"obs: given shape \(2, 3\), expected an array \[E, 4\]"),
+    ([[0.0] * 4], r"obs: given \[\[0.0, .*, expected an array \[E, 4\]"),
+]
+
+
+@every
+@pytest.mark.parametrize(("seen", "told"), WRONG)
+def test_observations_of_another_shape_are_refused(kind, seen, told):
+    for act in (make(kind).act_greedy, lambda obs: make(kind).act(obs, 0.0)):
+        with pytest.raises(InputError, match=told):
+            act(seen)
+
+
+@every
+def test_dicts_that_lack_an_entry_are_refused_and_others_may_have_more(kind):
+    agent = make(kind, {"pos": Field((3,)), "vel": Field((2,))})
+    pos, vel = np.zeros((1, 3), np.float32), np.zeros((1, 2), np.float32)
+    with pytest.raises(InputError, match=r"obs: given \{'pos': .*, expected a dict of pos, vel"):
+        agent.act_greedy({"pos": pos})
+    with pytest.raises(InputError, match=r"obs\.vel: given shape \(1, 3\), expected .* \[E, 2\]"):
+        agent.act_greedy({"pos": pos, "vel": pos})
+    assert len(agent.act_greedy({"time": pos, "vel": vel, "pos": pos})) == 1
+
+
 # -- learning ----------------------------------------------------------------------------------
 
 

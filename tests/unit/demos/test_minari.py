@@ -6,6 +6,7 @@ import gymnasium as gym
 import minari
 import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 from minari.data_collector import EpisodeBuffer
 from minari.dataset.minari_storage import MinariStorage
@@ -190,7 +191,7 @@ def test_a_place_where_something_is_stays_as_it_is(tmp_path):
     out = tmp_path / "out"
     write_minari(out, episodes, env)
     before = (out / "data/main_data.hdf5").read_bytes()
-    with pytest.raises(InputError, match="out has a dataset in it; name another place, or overwr"):
+    with pytest.raises(InputError, match="out has a dataset in it; name another place, or replac"):
         write_minari(out, episodes[:1], env)
     assert (out / "data/main_data.hdf5").read_bytes() == before
     write_minari(out, episodes[:1], env, overwrite=True)
@@ -218,6 +219,17 @@ def test_a_write_that_fails_leaves_nothing_and_the_dataset_before(tmp_path, monk
     monkeypatch.undo()
     assert len(list(read(tmp_path / "out"))) == 3
     assert {path.name for path in tmp_path.iterdir()} == {"main_data.hdf5", "out"}
+
+
+def test_an_environment_that_is_registered_with_a_class_is_recorded_without_its_words(tmp_path):
+    env = Spaces(VECTOR)
+    env.spec = EnvSpec("Spaces-v0", entry_point=Spaces)
+    with pytest.raises(ValueError, match="Callable"):
+        env.spec.to_json()
+    episodes = list(read(files.d4rl(tmp_path, files.known((4,)))))
+    write_minari(tmp_path / "out", episodes, env)
+    (again,) = read(tmp_path / "out")
+    assert again.reward.tolist() == episodes[0].reward.tolist()
 
 
 def test_what_minari_cannot_say_is_refused(tmp_path):

@@ -50,6 +50,25 @@ def test_environments_of_a_package_are_found_without_an_import(monkeypatch):
     assert calls == ["registered"]
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (None, "ends with ModuleNotFoundError: No module named 'own_envs'"),
+        ("import nothing_of_that_name", "No module named 'nothing_of_that_name'"),
+        ("1 +", "ends with SyntaxError"),
+        ("raise ValueError('by design')", "ends with ValueError: by design"),
+    ],
+)
+def test_a_module_of_environments_that_cannot_be_imported_says_why(
+    tmp_path, monkeypatch, text, why
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    if text is not None:
+        (tmp_path / "own_envs.py").write_text(text)
+    with pytest.raises(ConfigError, match=f"own_envs:Own-v0 cannot be made: .*{why}"):
+        make_env("own_envs:Own-v0")
+
+
 def test_an_id_like_no_other_gets_the_way_to_the_list():
     with pytest.raises(ConfigError, match="pprint_registry"):
         make_env("zzzz")

@@ -1,5 +1,6 @@
 """Settings: what is refused, what is planned, the way to JSON and back."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -51,6 +52,20 @@ def test_a_batch_that_the_buffer_can_never_fill_is_refused(batch_size):
         ConfigError, match=f"between 1 and replay.capacity, 100; given {batch_size}"
     ):
         ReplayConfig(capacity=100, batch_size=batch_size)
+
+
+@pytest.mark.parametrize("window", ["recent", "ere"])
+def test_a_window_that_is_wider_than_the_buffer_is_refused(window):
+    ReplayConfig(window=window, capacity=1_000, batch_size=8, window_rows=1_000)
+    with pytest.raises(ConfigError, match=r"is at most replay\.capacity, 999; given 1000"):
+        ReplayConfig(window=window, capacity=999, batch_size=8, window_rows=1_000)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "env"), [("sac", "Pendulum"), ("dqn", "CartPole"), ("rainbow", "MinAtar/Breakout")]
+)
+def test_an_id_without_a_version_has_the_preset_of_the_newest(recipe, env):
+    assert preset(recipe, env) == dataclasses.replace(preset(recipe, f"{env}-v1"), env=env)
 
 
 def test_fewer_batches_ahead_than_none_are_refused():

@@ -1,15 +1,20 @@
 """A run leaves its directory behind, whatever happens."""
 
 import json
+import math
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import gymnasium
+import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec
 
-from relive.errors import ConfigError
+from relive.errors import ConfigError, InputError
 from relive.training import TrainConfig, load_policy, run
 from relive.training.records import EpisodeEnded, TrainingProgress, as_json
+from relive.training.run import with_run_directory
 from tests.unit.training.tiny import tiny
 
 
@@ -83,16 +88,81 @@ def test_nothing_is_written_if_the_settings_cannot_work(tmp_path):
     assert not bad.out.exists()
 
 
-def test_ctrl_c_keeps_what_there_is(tmp_path):
-    before = signal.getsignal(signal.SIGINT)
-    listener = Listener(TrainingProgress, lambda: signal.raise_signal(signal.SIGINT))
+def test_capture_where_there_is_no_gpu_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(ConfigError, match="capture on: the networks are on the CPU"):
+        run(tiny(out=tmp_path / "run", capture="on"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_is_no_run_directory(tmp_path):
+    (tmp_path / "run").touch()
+    with pytest.raises(ConfigError, match="run is a file; name a directory"):
+        run(tiny(out=tmp_path / "run"))
+
+
+def test_names_of_directories_hold_letters_digits_dots_and_dashes_only(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = with_run_directory(tiny(env="my.module:Own/Env-v0"))
+    assert config.out.name == "dqn-my.module-Own-Env-v0-proportional-s0"
+
+
+def test_a_run_without_updates_says_so_when_it_begins(tmp_path):
+    listener = Listener()
+    run(tiny(out=tmp_path / "run", total_steps=90, eval_episodes=0), [listener])
+    assert (
+        listener.records[0]
+        .chosen["updates"]
+        .startswith("none: they begin after step 100, and the run has 90")
+    )
+
+
+def test_the_last_steps_are_told_too(tmp_path):
+    listener = Listener()
+    run(tiny(out=tmp_path / "run", total_steps=250, eval_episodes=0), [listener])
+    told = [record for record in listener.records if isinstance(record, TrainingProgress)]
+    assert [record.step for record in told] == [100, 200, 250]
+    assert told[-1].updates == listener.records[-1].updates
+
+
+class Broken(gymnasium.Env):
+    """Pays 1 a step, and NaN at the 150th."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+    steps = 0
+
+    def reset(self, *, seed=None, options=None):  # noqa: ARG002 - the signature is Gymnasium's
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):  # noqa: ARG002
+        self.steps += 1
+        reward = math.nan if self.steps == 150 else 1.0
+        return np.zeros(2, np.float32), reward, self.steps % 10 == 0, False, {}
+
+
+def test_a_reward_that_is_no_number_ends_the_run_and_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(gymnasium.registry, "Broken-v0", EnvSpec("Broken-v0", Broken))
+    with pytest.raises(InputError, match=r"Broken-v0 gave a reward that is not finite: \[nan\]"):
+        run(tiny(env="Broken-v0", out=tmp_path / "run"))
+    steps = [line["step"] for line in lines(tmp_path / "run") if "step" in line]
+    assert max(steps) <= 149
+    assert load_policy(tmp_path / "run").num_actions == 2
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_ctrl_c_and_a_closed_terminal_keep_what_there_is(tmp_path, name):
+    number = getattr(signal, name, None)
+    if number is None:
+        pytest.skip("not on this system")
+    before = signal.getsignal(number)
+    listener = Listener(TrainingProgress, lambda: signal.raise_signal(number))
     result = run(tiny(out=tmp_path / "run"), [listener])
     assert result.ended.interrupted
     assert result.ended.step == 100
     assert result.evaluated is None
     assert [line["record"] for line in lines(result.out)[-2:]] == ["replay_measured", "run_ended"]
     assert load_policy(result.out).num_actions == 2
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(number) is before
 
 
 def test_a_second_ctrl_c_stops_at_once_and_still_keeps_the_weights(tmp_path):

@@ -12,7 +12,7 @@ from relive.gpu.means import MetricMeans
 from relive.nn.learning_rate import LearningRate
 from relive.training import ReplayConfig, TrainConfig, build
 from relive.training.capture import MOST, WARM_UP, Graphs
-from relive.training.updates import Updates
+from relive.training.updates import Updates, require_capture
 from tests.unit.training.recorded import Lent, Listed, Recorder, graphs_on_the_cpu
 
 ENVS = {"dqn": "CartPole-v1", "c51": "CartPole-v1"}
@@ -216,7 +216,7 @@ def test_on_the_cpu_nothing_is_captured_and_capture_on_is_refused_with_the_reaso
     assert updates.not_captured == "the networks are on the CPU"
     config = dataclasses.replace(config, capture="on")
     with pytest.raises(ConfigError, match="capture on: the networks are on the CPU"):
-        Updates(config, parts.buffer, parts.agent, batches, MetricMeans())
+        require_capture(config, parts)
     parts.env.close()
 
 

@@ -39,5 +39,10 @@ PRESETS: dict[tuple[Recipe, str], TrainConfig] = {
 
 
 def preset(recipe: Recipe, env: str) -> TrainConfig:
-    """The preset of an environment, or the defaults for one that has none."""
-    return PRESETS.get((recipe, env)) or dataclasses.replace(_MODULES[recipe].DEFAULT, env=env)
+    """The preset of an environment, or the defaults for one that has none.
+
+    An id without a version stands for the newest, as in Gymnasium.
+    """
+    versions = [id_ for word, id_ in PRESETS if word == recipe and id_.rpartition("-v")[0] == env]
+    found: TrainConfig = PRESETS.get((recipe, max(versions, default=env)), _MODULES[recipe].DEFAULT)
+    return found if found.env == env else dataclasses.replace(found, env=env)
