@@ -72,6 +72,8 @@ def begin(config: TrainConfig, word: str) -> RunResult:
     """A new run of what was named by a word."""
     with closing(make_env(config.env)) as env:
         actions_of(env, config.algorithm)  # refuses before a directory is made
+    if word == "rlpd" and config.demos.path is None:
+        print("demonstrations  none; rlpd is meant to have some: --demos.path FILE")
     kernels()
     config = with_run_directory(config, word)
     assert config.out is not None  # filled in

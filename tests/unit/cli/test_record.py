@@ -137,7 +137,7 @@ def test_a_dataset_is_replaced_only_if_that_is_said(
     out = ["--out", str(tmp_path / "car")]
     assert main([*PUMP, *out]) == 0
     assert main([*PUMP, *out, "--episodes", "1"]) == 2
-    assert "has a dataset in it; name another place, or overwrite it" in capsys.readouterr().err
+    assert "has a dataset in it; name another place, or replace it" in capsys.readouterr().err
     assert len(list(read(tmp_path / "car"))) == 2
     assert main([*PUMP, *out, "--episodes", "1", "--overwrite"]) == 0
     assert len(list(read(tmp_path / "car"))) == 1
