@@ -4,6 +4,7 @@ import json
 import math
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import gymnasium
@@ -150,11 +151,12 @@ def test_a_reward_that_is_no_number_ends_the_run_and_is_named(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_ctrl_c_and_a_closed_terminal_keep_what_there_is(tmp_path, name):
+def test_ctrl_c_and_a_closed_terminal_keep_what_there_is(tmp_path, name, request):
     number = getattr(signal, name, None)
     if number is None:
         pytest.skip("not on this system")
-    before = signal.getsignal(number)
+    before = signal.default_int_handler
+    request.addfinalizer(partial(signal.signal, number, signal.signal(number, before)))
     listener = Listener(TrainingProgress, lambda: signal.raise_signal(number))
     result = run(tiny(out=tmp_path / "run"), [listener])
     assert result.ended.interrupted
@@ -163,6 +165,13 @@ def test_ctrl_c_and_a_closed_terminal_keep_what_there_is(tmp_path, name):
     assert [line["record"] for line in lines(result.out)[-2:]] == ["replay_measured", "run_ended"]
     assert load_policy(result.out).num_actions == 2
     assert signal.getsignal(number) is before
+
+
+def test_signals_that_were_ignored_before_are_ignored(tmp_path, request):
+    number = signal.SIGTERM  # as SIGHUP is under nohup
+    request.addfinalizer(partial(signal.signal, number, signal.signal(number, signal.SIG_IGN)))
+    listener = Listener(TrainingProgress, lambda: signal.raise_signal(number))
+    assert not run(tiny(out=tmp_path / "run"), [listener]).ended.interrupted
 
 
 def test_a_second_ctrl_c_stops_at_once_and_still_keeps_the_weights(tmp_path):
