@@ -15,6 +15,7 @@ from relive.envs import make_env
 from relive.errors import ConfigError, InputError
 from relive.fields import fields_of
 from relive.report.read import CONFIG, read_config
+from relive.terminal.pieces import with_deviation
 from relive.training import REFERENCES, Video, evaluate, evaluation_seeds, load_policy
 from relive.training.algorithms import actions_of
 from relive.training.config import MOST_THREADS
@@ -62,9 +63,8 @@ def run(words: Sequence[str]) -> int:
     with cpu_settings(options.threads), video or nullcontext():
         returns = evaluate(agent, env, seeds, film=video and video.take)
     print("returns   ", "  ".join(f"{value:g}" for value in returns))
-    mean, deviation = statistics.fmean(returns), statistics.pstdev(returns)
-    digits = ".1f" if max(abs(mean), deviation) >= 10.0 else ".3g"
-    print(f"mean       {mean:{digits}} ± {deviation:{digits}}")
+    mean, deviation = with_deviation(statistics.fmean(returns), statistics.pstdev(returns))
+    print(f"mean       {mean} ± {deviation}")
     print(f"range      {min(returns):g} to {max(returns):g}")
     if env in REFERENCES:
         print(f"reference  {REFERENCES[env]:g}")

@@ -7,7 +7,6 @@ is asked for, so that `relive --help` answers at once.
 from __future__ import annotations
 
 import io
-import os
 import sys
 from importlib import import_module
 from importlib.metadata import version
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from relive.cli.closest import unknown
 from relive.errors import ConfigError, ReliveError
+from relive.terminal.output import write_nowhere
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\nrelive: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # who read the output has left, as in `relive train dqn --help | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        write_nowhere()
         return NO_READER
     except OSError as error:
         print("relive:", error, file=sys.stderr)

@@ -99,6 +99,8 @@ def labels_of(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     ['b 2', 'b 4', 'b 5']
     >>> labels_of([{"a": 1, "b": 1}, {"a": 2, "b": 1}, {"a": 1, "b": 7}])
     ['a 1', 'a 2', 'a 1, b 7']
+    >>> labels_of([{"b": 1, "algorithm": "sac"}, {"b": 2, "algorithm": "td3"}])
+    ['algorithm sac', 'algorithm td3']
     """
     names = differing(settings)
     if not names:

@@ -112,12 +112,15 @@ def evaluation(
     returns: Sequence[Any], mean: float | None, std: float | None, reference: float | None
 ) -> str:
     """How greedy episodes went, beside the reference, with markup."""
-    digits = ".1f" if max(abs(mean or 0.0), std or 0.0) >= 10.0 else ".3g"
-    line = (
-        f"greedy return over {counted(len(returns), 'episode')}: "
-        f"[bold]{fixed(mean, digits)}[/] ± {fixed(std, digits)}"
-    )
+    value, deviation = with_deviation(mean, std)
+    line = f"greedy return over {counted(len(returns), 'episode')}: [bold]{value}[/] ± {deviation}"
     return line if reference is None else f"{line}  (reference {reference:g})"
+
+
+def with_deviation(mean: float | None, std: float | None) -> tuple[str, str]:
+    """Both as words, with one digit, or three that count where returns are small."""
+    digits = ".1f" if max(abs(mean or 0.0), std or 0.0) >= 10.0 else ".3g"
+    return fixed(mean, digits), fixed(std, digits)
 
 
 def failing(part: str, reason: str, outcome: str) -> str:

@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 
 from relive.agents.kinds import new_agent
 from relive.buffer import ReplayBuffer
+from relive.devices import known_device
 from relive.envs.make import fields_in, make_training_env
 from relive.envs.torch_native.make import torch_id
 from relive.errors import UnsupportedError
@@ -30,6 +31,7 @@ from relive.storage.memory import free_memory, plan
 from relive.training.algorithms import actions_of
 from relive.training.capture import Graphs
 from relive.training.runtime import cpu_settings
+from relive.training.updates import why_not
 
 if TYPE_CHECKING:
     from relive.agents.agent import Agent
@@ -110,9 +112,9 @@ class Trial:
 
     def _updating(self, agent: Agent, batch: Batch, device: str) -> float:
         """An update, those that do more by their share; from graphs where the run has graphs."""
-        replay = self.config.replay
-        is_called = device == "cpu" or self.config.capture == "off"
-        is_called = is_called or replay.device == "cpu" or replay.prefetch > 0
+        rows = self.config.replay.device
+        rows_on = agent.device if rows == "same" else known_device(rows)
+        is_called = why_not(self.config, agent.device, rows_on) is not None
         graphs = Graphs(agent.generators, most=0 if is_called else 2)
         shares = Counter(map(agent.due, range(1, UPDATES + 1)))
 

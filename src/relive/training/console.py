@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import sys
 from collections import deque
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -13,6 +11,7 @@ from rich.console import Console as Terminal
 from rich.console import Group
 from rich.live import Live
 
+from relive.terminal.output import write_nowhere
 from relive.terminal.pieces import (
     LAST,
     cells,
@@ -54,8 +53,7 @@ class Stdout(Terminal):
     def on_broken_pipe(self) -> None:
         """Writes nowhere from now on, as does whoever else prints; rich would end the program."""
         self.quiet = True
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        write_nowhere()
 
 
 class Console:

@@ -120,7 +120,7 @@ class Updates:
 
     def _why_not(self) -> str | None:
         """As the function."""
-        return why_not(self._config, self._buffer, self._agent)
+        return why_not(self._config, self._agent.device, self._buffer.device)
 
     def _work(self, before: Callable[[], object] | None, due: tuple[bool, ...]) -> None:
         """What is the same whether it is captured or not."""
@@ -137,14 +137,14 @@ class Updates:
             self._means.add(result.metrics)
 
 
-def why_not(config: TrainConfig, buffer: ReplayBuffer, agent: Agent) -> str | None:
-    """Why updates cannot be captured, as far as settings tell; None if they can."""
+def why_not(config: TrainConfig, networks: torch.device, buffer: torch.device) -> str | None:
+    """Why updates cannot be captured where these are, as far as settings tell; None if they can."""
     if config.capture == "off":
         return "capture is off"
-    if agent.device.type != "cuda":
-        return f"the networks are on the {agent.device.type.upper()}"
-    if buffer.device != agent.device:
-        return f"the buffer is on {buffer.device}, the networks are on {agent.device}"
+    if networks.type != "cuda":
+        return f"the networks are on the {networks.type.upper()}"
+    if buffer != networks:
+        return f"the buffer is on {buffer}, the networks are on {networks}"
     if config.replay.prefetch:
         return "batches are drawn ahead (replay.prefetch), which goes through the host"
     return None
@@ -156,5 +156,6 @@ def require_capture(config: TrainConfig, parts: Parts) -> None:
     Raises:
         ConfigError: Says why.
     """
-    if config.capture == "on" and (why := why_not(config, parts.buffer, parts.agent)):
+    why = why_not(config, parts.agent.device, parts.buffer.device)
+    if config.capture == "on" and why:
         raise ConfigError(f"capture on: {why}")

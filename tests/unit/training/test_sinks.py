@@ -162,6 +162,34 @@ def test_plain_lines_say_what_happens():
     assert end == "done: 300 steps and 75 updates in 3.0 s (100 steps/s)"
 
 
+def test_a_loss_that_is_not_finite_is_told_once():
+    broken = [
+        TrainingProgress(**{**_fields(PROGRESS), "step": step, "loss": loss})
+        for step, loss in ((100, 1.0), (200, math.nan), (300, math.inf))
+    ]
+    lines = shown(live=False, records=[RECORDS[0], *broken]).splitlines()
+    told = [line for line in lines if "the loss is not finite" in line]
+    assert [line.split(":")[0] for line in told] == ["the loss is not finite at step 200"]
+
+
+def test_small_returns_keep_their_digits():
+    small = Evaluated(step=300, returns=(-0.1479, -0.1459), mean=-0.1469, std=0.001, reference=None)
+    assert "over 2 episodes: -0.147 ± 0.001" in shown(live=False, records=[RECORDS[0], small])
+
+
+def test_a_terminal_that_is_gone_ends_nothing():
+    class Gone(io.StringIO):
+        tries = 0
+
+        def write(self, _text):
+            self.tries += 1
+            raise OSError(5, "Input/output error")
+
+    file = Gone()
+    tell(Console(Terminal(file=file, width=100, color_system=None)))
+    assert file.tries == 1
+
+
 def test_an_unwatched_run_prints_some_twenty_lines_however_often_it_logs():
     many = [
         TrainingProgress(**{**_fields(PROGRESS), "step": step, "loss": None, "beta": None})

@@ -1,18 +1,16 @@
 """C51, with prioritized replay: DQN's recipes with a smaller step size, and atoms for the task."""
 
+from dataclasses import replace
+
 from relive.agents import C51Config
-from relive.training.config import ReplayConfig, TrainConfig
+from relive.training.config import TrainConfig
+from relive.training.presets import dqn
 
 DEFAULT = TrainConfig(env="", agent=C51Config())
 
 BY_ENV = {
-    "CartPole-v1": TrainConfig(
-        env="",
-        total_steps=50_000,
-        learning_starts=1_000,
-        train_every=256,
-        updates_per_train=128,
-        replay=ReplayConfig(capacity=100_000, batch_size=64),
+    "CartPole-v1": replace(
+        dqn.BY_ENV["CartPole-v1"],
         agent=C51Config(
             v_min=0.0,
             v_max=100.0,  # a step pays 1, and gamma is 0.99
