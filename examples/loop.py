@@ -24,7 +24,7 @@ def main(steps: int = 5_000, episodes: int = 10) -> tuple[float, ...]:
     env = gym.make(ENV)
     sampler = relive.Proportional(beta=relive.Linear(0.4, 1.0, steps=steps), normalize="batch")
     buffer = relive.ReplayBuffer.for_env(env, 50_000, sampler=sampler, gamma=0.99, seed=0)
-    box = ActionScale(env.action_space.low, env.action_space.high)
+    box = ActionScale.for_env(env)
     agent = SAC(relive.fields_of(env)["obs"], box, SACConfig(hidden=(64, 64), lr=1e-3), seed=0)
     obs, _ = env.reset(seed=0)
     for step in range(steps):

@@ -132,7 +132,7 @@ def train(steps: int, *, with_model: bool, seed: int = 0) -> SAC:
     real = ReplayBuffer.for_env(env, max(steps, BATCH), gamma=GAMMA, seed=seed)
     imagined = ReplayBuffer.for_env(env, 2 * ROLLOUTS, gamma=GAMMA, seed=seed + 1)
     both = Mixture([real, imagined], shares=[REAL_RATIO, 1 - REAL_RATIO])
-    box = ActionScale(env.action_space.low, env.action_space.high)
+    box = ActionScale.for_env(env)
     agent = SAC(fields_of(env)["obs"], box, SACConfig(hidden=(64, 64), lr=1e-3), seed=seed)
     model = Model(3, 1, torch.Generator().manual_seed(seed))
     obs, _ = env.reset(seed=seed)

@@ -96,6 +96,9 @@ def stray(left: Sequence[str], settings: type, default: object = None) -> str:
     option = next((word.partition("=")[0] for word in left if word.startswith("-")), None)
     if option is None:
         return f"{left[0]!r} belongs to no option"
+    if others := list(kinds_with(option, settings, default)):
+        have = f"{' and '.join(others)} {'has' if len(others) == 1 else 'have'} it"
+        return f"there is no option {option!r} here; {have}"
     return unknown("option", option, [*option_names(settings, default), "--help"], most=4)
 
 
@@ -176,6 +179,26 @@ def option_names(settings: type, default: object = None, prefix: str = "--") -> 
                 yield from option_names(kind, value, f"{prefix}{name}.")
         elif get_origin(hint) is not Annotated:
             yield prefix + name
+
+
+def kinds_with(option: str, settings: type, default: object) -> Iterator[str]:
+    """Where a field is one of several dataclasses: those that have an option and are not taken.
+
+    Called by their names without `Config`, and the option perhaps by its last part.
+    """
+    hints = get_type_hints(settings)
+    for field in fields(settings):
+        taken = type(getattr(default, field.name, None))
+        kinds = [kind for kind in get_args(hints[field.name]) if isinstance(kind, type)]
+        having = [
+            kind
+            for kind in kinds
+            if is_dataclass(kind)
+            for name in option_names(kind, None, f"--{field.name}.")
+            if name == option or name.endswith(f".{option.lstrip('-')}")
+        ]
+        if taken in kinds and taken not in having:
+            yield from (kind.__name__.removesuffix("Config").lower() for kind in having)
 
 
 def sentence(box: str) -> str:

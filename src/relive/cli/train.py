@@ -57,7 +57,13 @@ def run(words: Sequence[str]) -> int:
     old_run = value_of(RESUME, words)
     if old_run is None and RESUME in words:
         raise ConfigError(f"{RESUME} names a run directory: relive train {RESUME} runs/NAME")
-    result = begin(settings(words), words[0]) if old_run is None else go_on(Path(old_run), words)
+    if old_run is not None:
+        result = go_on(Path(old_run), words)
+    else:
+        config = settings(words)
+        if words[0] == "rlpd" and config.demos.path is None:
+            print("demonstrations  none; rlpd is meant to have some: --demos.path FILE")
+        result = begin(config)
     print("run    ", result.out)
     try:
         from relive.report.page import write_report
@@ -68,14 +74,12 @@ def run(words: Sequence[str]) -> int:
     return INTERRUPTED if result.ended.interrupted else 0
 
 
-def begin(config: TrainConfig, word: str) -> RunResult:
-    """A new run of what was named by a word."""
+def begin(config: TrainConfig) -> RunResult:
+    """A new run."""
     with closing(make_env(config.env)) as env:
         actions_of(env, config.algorithm)  # refuses before a directory is made
-    if word == "rlpd" and config.demos.path is None:
-        print("demonstrations  none; rlpd is meant to have some: --demos.path FILE")
     kernels()
-    config = with_run_directory(config, word)
+    config = with_run_directory(config)
     assert config.out is not None  # filled in
     try:
         return run_training(config, [TensorBoardLater(config.out / TENSORBOARD), Console()])

@@ -60,6 +60,7 @@ class Demonstration:
         success: Whether the file calls it a success; None if it says nothing.
         dropped: Steps at its end that were left out (`last_step="drop"`).
         seed: Of its reset, if that is known.
+        env: Id of the environment it was recorded in, if the file tells.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Demonstration:
     success: bool | None = None
     dropped: int = 0
     seed: int | None = None
+    env: str | None = None
 
     @property
     def length(self) -> int:
@@ -109,6 +111,7 @@ def demonstration(
     last_step: LastStep | None = None,
     success: bool | None = None,
     seed: int | None = None,
+    env: str | None = None,
 ) -> Demonstration:
     """An episode from what a file has of it.
 
@@ -120,7 +123,7 @@ def demonstration(
         action, reward, terminated, truncated: `[T, ...]`.
         last_step: What to do with a last step that did not terminate and of which nothing says what
             came next. One that terminated is kept: its next observation counts in no target.
-        success, seed: As in `Demonstration`.
+        success, seed, env: As in `Demonstration`.
 
     Raises:
         CorruptError: Lengths that differ.
@@ -162,6 +165,7 @@ def demonstration(
         success=success,
         dropped=steps - keep,
         seed=seed,
+        env=env,
     )
 
 

@@ -79,6 +79,7 @@ class Loaded:
         skipped: Episodes that were read and did not pass, or had no step left.
         dropped_steps: Last steps that were left out (`last_step="drop"`).
         pinned: Whether they were pinned.
+        env: Id of the environment they were recorded in, if the file tells.
     """
 
     path: Path
@@ -89,6 +90,7 @@ class Loaded:
     skipped: int
     dropped_steps: int
     pinned: bool
+    env: str | None
 
 
 def load(
@@ -143,7 +145,8 @@ def load(
     chosen: list[Demonstration] = []
     while len(chosen) != limit and (episode := next(episodes, None)) is not None:
         if len(episode) and (where is None or _passes(where, episode, place)):
-            with reading(f"{place}: {episode.name}"):
+            recorded = "" if episode.env is None else f", recorded in {episode.env}"
+            with reading(f"{place}: {episode.name}{recorded}"):
                 fitted = _fitted(buffer, episode)
                 require_sound(fitted, action_bounds)
                 chosen.append(fitted)
@@ -170,6 +173,7 @@ def load(
         skipped=skipped,
         dropped_steps=sum(episode.dropped for episode in chosen),
         pinned=pin,
+        env=chosen[0].env,
     )
 
 

@@ -56,7 +56,7 @@ def episodes(path: Path, options: Options) -> Iterator[Demonstration]:
 
 def _from_hdf5(path: Path, metadata: dict[str, Any], options: Options) -> Iterator[Demonstration]:
     pictures = {part: _pictures(metadata, part) for part in ("observation", "action")}
-    threshold = _threshold(metadata)
+    spec = _env_spec(metadata)
     with hdf5.opened(path) as file:
         there = sum(name.startswith("episode_") for name in file)
         count = metadata.get("total_episodes", there)
@@ -75,8 +75,9 @@ def _from_hdf5(path: Path, metadata: dict[str, Any], options: Options) -> Iterat
                     reward=(reward := hdf5.array(group, "rewards")),
                     terminated=hdf5.array(group, "terminations"),
                     truncated=hdf5.array(group, "truncations"),
-                    success=_success(_flags_of(group), reward, threshold),
+                    success=_success(_flags_of(group), reward, _threshold(spec)),
                     seed=_whole(group.attrs.get("seed")),
+                    env=_env_id(spec),
                 )
                 _require_steps(found, group.attrs.get("total_steps"))
             yield found
@@ -87,7 +88,7 @@ def _from_tables(
 ) -> Iterator[Demonstration]:
     spaces = {part: _space(metadata, part) for part in ("observation", "action")}
     pictures = {part: _pictures(metadata, part) for part in ("observation", "action")}
-    threshold = _threshold(metadata)
+    spec = _env_spec(metadata)
     count = _whole(metadata.get("total_episodes"))
     if count is None:
         raise CorruptError(f"{METADATA} has no total_episodes")
@@ -125,8 +126,9 @@ def _from_tables(
                 reward=flags["rewards"],
                 terminated=flags["terminations"],
                 truncated=flags["truncations"],
-                success=_success(success, flags["rewards"], threshold),
+                success=_success(success, flags["rewards"], _threshold(spec)),
                 seed=_whole(told.get("seed")),
+                env=_env_id(spec),
             )
         yield found
 
@@ -179,13 +181,25 @@ def _flags_in(table: Any) -> NDArray[Any] | None:
     return next((arrow.array(infos.field(n), n) for n in SUCCESS if n in names), None)
 
 
-def _threshold(metadata: dict[str, Any]) -> float | None:
-    """The return from which the environment counts as solved."""
+def _env_spec(metadata: dict[str, Any]) -> dict[str, Any]:
+    """What Gymnasium says of the environment; empty if nothing is told."""
     try:
-        value = json.loads(metadata.get("env_spec") or "{}").get("reward_threshold")
-    except (ValueError, TypeError, AttributeError):
-        raise CorruptError(f"env_spec in {METADATA} is no JSON object") from None
+        spec = json.loads(metadata.get("env_spec") or "{}")
+    except (ValueError, TypeError):
+        spec = None
+    if not isinstance(spec, dict):
+        raise CorruptError(f"env_spec in {METADATA} is no JSON object")
+    return spec
+
+
+def _threshold(spec: dict[str, Any]) -> float | None:
+    """The return from which the environment counts as solved."""
+    value = spec.get("reward_threshold")
     return float(value) if isinstance(value, int | float) else None
+
+
+def _env_id(spec: dict[str, Any]) -> str | None:
+    return found if isinstance(found := spec.get("id"), str) else None
 
 
 def _space(metadata: dict[str, Any], part: str) -> Any:

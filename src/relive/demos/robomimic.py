@@ -2,12 +2,14 @@
 
 data/demo_0/actions, rewards, dones   `[T, ...]`; the number of steps in attribute num_samples
 data/demo_0/obs/KEY, next_obs/KEY     `[T, *shape]`
+data, attribute env_args              JSON, with the env_name
 
 `dones` marks success, or the end of the file's episode, or both, as whoever wrote the file chose.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,13 +36,14 @@ def episodes(path: Path, options: Options) -> Iterator[Demonstration]:
             raise CorruptError(f"{PREFIX}{wrong[0]} has no number")
         names = [f"{PREFIX}{number}" for number in sorted(numbers, key=int)]
         _require_total(data, names)
+        env = _env_name(data.attrs.get("env_args"))
         for name in names:
             with reading(name):
-                found = _episode(hdf5.member(data, name), name, options)
+                found = _episode(hdf5.member(data, name), name, options, env)
             yield found
 
 
-def _episode(group: Any, name: str, options: Options) -> Demonstration:
+def _episode(group: Any, name: str, options: Options, env: str | None) -> Demonstration:
     reward = hdf5.array(group, "rewards")
     done = hdf5.array(group, "dones") if "dones" in group else None
     terminated, truncated = ends_of(done, len(reward), "dones", options.done_means)
@@ -57,11 +60,21 @@ def _episode(group: Any, name: str, options: Options) -> Demonstration:
         truncated=truncated,
         last_step=options.last_step,
         success=_success(reward),
+        env=env,
     )
     told = group.attrs.get("num_samples")
     if told is not None and told != len(reward):
         raise CorruptError(f"{len(reward)} steps, but num_samples is {told}")
     return found
+
+
+def _env_name(told: Any) -> str | None:
+    """The environment that `env_args` tells of, if it does."""
+    try:
+        name = json.loads(told)["env_name"]
+    except (ValueError, TypeError, LookupError):
+        return None
+    return name if isinstance(name, str) else None
 
 
 def _require_total(data: Any, names: list[str]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from relive.errors import ConfigError, shown
+from relive.errors import ConfigError, InputError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,6 +59,18 @@ class ActionScale:
         self._low, self._high = (bound.clone() for bound in bounds.flatten(1))
         self._middle, self._half = (self._low + self._high) / 2, (self._high - self._low) / 2
 
+    @classmethod
+    def for_env(cls, env: Any, device: torch.device | str = "cpu") -> ActionScale:
+        """The box of an environment of Gymnasium's, or of one copy of a vector environment.
+
+        Raises:
+            ConfigError: Its actions are no box, or as above.
+        """
+        space = getattr(env, "single_action_space", None) or env.action_space
+        if not hasattr(space, "low"):
+            raise ConfigError(f"the action space is {space}; expected Box(low, high) of floats")
+        return cls(space.low, space.high, device)
+
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, ActionScale)
@@ -77,7 +89,16 @@ class ActionScale:
         return ActionScale(self.low, self.high, device)
 
     def to_unit(self, action: Tensor) -> Tensor:
-        """Actions of the environment, `[B, *shape]`, in [-1, 1], `[B, D]`."""
+        """Actions of the environment, `[B, *shape]`, in [-1, 1], `[B, D]`.
+
+        Raises:
+            InputError: They are not of this box.
+        """
+        if action.numel() != len(action) * self.size:
+            raise InputError(
+                f"one action has the shape {shown(tuple(action.shape[1:]))}, the ActionScale "
+                f"{shown(self.shape)}; ActionScale.for_env(env) makes one that fits"
+            )
         unit: Tensor = (action.reshape(len(action), self.size) - self._middle) / self._half
         return unit
 

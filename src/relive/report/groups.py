@@ -19,7 +19,7 @@ SAME_RUN = frozenset(
     {"seed", "out", "threads", "device", "log_every", "save_every", "save_buffer"}
     | {"replay.on_failure", "replay.device", "replay.rows_on"}
 )
-FIRST = ("algorithm", "replay.sampler", "replay.window")  # they tell groups apart best
+FIRST = ("name", "algorithm", "replay.sampler", "replay.window")  # they tell groups apart best
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

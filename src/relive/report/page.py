@@ -54,10 +54,10 @@ def page(run: Run) -> str:
 
 
 def names(run: Run) -> dict[str, str]:
-    """What a run is called: its algorithm, environment, sampler and seed, as far as known."""
+    """What a run is called: its name or algorithm, environment, sampler and seed, if known."""
     replay = run.config.get("replay", {})
     known = {
-        "algorithm": str(run.config.get("algorithm", "")).upper(),
+        "name": run.config.get("name") or str(run.config.get("algorithm", "")).upper(),
         "env": run.config.get("env"),
         "sampler": replay.get("sampler") if isinstance(replay, dict) else None,
         "seed": f"seed {run.config['seed']}" if "seed" in run.config else None,
@@ -67,7 +67,7 @@ def names(run: Run) -> dict[str, str]:
 
 def _header(run: Run) -> str:
     known = names(run)
-    heading = " on ".join(known.pop(key) for key in ("algorithm", "env", "run") if key in known)
+    heading = " on ".join(known.pop(key) for key in ("name", "env", "run") if key in known)
     tags = [tag(name) for name in known.values()]
     if not run.finished:
         state = "interrupted" if run.last("run_ended") else "not finished"

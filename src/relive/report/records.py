@@ -54,6 +54,7 @@ WHOLE = Kind("a whole number from 0 on", is_whole)
 NUMBER = Kind("a number or null", is_number)
 FLAG = Kind("true or false", lambda value: isinstance(value, bool))
 TEXT = Kind("a string", lambda value: isinstance(value, str))
+NAME = Kind("a string, or null", lambda value: value is None or isinstance(value, str))
 OBJECT = Kind("an object", lambda value: isinstance(value, dict))
 NUMBERS = Kind(
     "a list of numbers", lambda value: isinstance(value, list) and all(map(is_number, value))
@@ -77,6 +78,7 @@ def _finite(digits: str) -> float | None:
 
 DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=lambda _: None)
 SETTINGS = {
+    "name": NAME,
     "algorithm": TEXT,
     "env": TEXT,
     "seed": WHOLE,
@@ -90,8 +92,14 @@ PROGRESS = (
 )
 RECORDS: dict[str, dict[str, Kind]] = {
     "run_started": {"config": OBJECT, "versions": VERSIONS, "chosen": VERSIONS},
-    "run_resumed": {"config": OBJECT, "versions": VERSIONS, "episodes": WHOLE, "changed": OBJECT},
-    "demonstrations_loaded": {"episodes": WHOLE, "rows": WHOLE, "mean_return": NUMBER},
+    "run_resumed": {
+        "config": OBJECT,
+        "versions": VERSIONS,
+        "episodes": WHOLE,
+        "changed": OBJECT,
+        "last_returns": NUMBERS,
+    },
+    "demonstrations_loaded": {"episodes": WHOLE, "rows": WHOLE, "mean_return": NUMBER, "env": NAME},
     "device_failed": {"part": TEXT, "reason": TEXT, "outcome": TEXT},
     "episode_ended": {"episode_return": NUMBER, "length": WHOLE},
     "episodes_ended": {

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-LAST = 20  # episodes that the mean return is over
 LEAST_BAR = 20  # characters
 
 
 def headline(config: Mapping[str, Any], versions: Mapping[str, str]) -> str:
     """Which run it is, with markup; what is not known is left out."""
     replay = config.get("replay", {})
-    words = [f"[bold]{escape(str(config.get('algorithm', '?')))}[/]"]
+    name = config.get("name") or config.get("algorithm", "?")
+    words = [f"[bold]{escape(str(name))}[/]"]
     words[0] += f" on [bold]{escape(str(config.get('env', '?')))}[/]"
     if "sampler" in replay:
         words.append(f"{escape(str(replay['sampler']))} replay")

@@ -66,6 +66,8 @@ def settled(config: TrainConfig) -> Choice:
         ConfigError: An environment that does not exist, or that the agent cannot act in.
     """
     why: dict[str, str] = {}
+    if isinstance(config.threads, int) and config.threads > (cores := _cores()):
+        why["threads"] = f"{config.threads}, more than the {cores} cores: they wait for each other"
     if config.threads != "auto" and (config.device != "auto" or not torch.cuda.is_available()):
         return Choice(*_device(config, None, why))
     env = make_training_env(config.env, 1, "cpu")
@@ -173,10 +175,16 @@ class _Products(TorchFunctionMode):
 def _threads(trial: Trial) -> tuple[int, str]:
     """How many, and why: by what there is to compute, not by the clock."""
     flops = trial.flops()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    cores = _cores()
     threads = min(1 + int(flops / FLOPS_PER_THREAD), cores, MOST_THREADS)
     words = f"{threads}: an update has {flops / 1e6:,.0f} million operations"
     return threads, f"{words}, and there are {cores} cores" if threads > 1 else words
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    can_ask = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if can_ask else os.cpu_count() or 1
 
 
 def _device(

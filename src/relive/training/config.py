@@ -159,6 +159,8 @@ class TrainConfig:
 
     env: str
     """Id of a Gymnasium environment."""
+    name: str | None = None
+    """What the run is called where it is shown; None for its algorithm."""
     total_steps: int = 50_000
     """Environment steps, all environments together."""
     seed: int = 0
@@ -223,6 +225,8 @@ class TrainConfig:
                 raise ConfigError(f"{name} is at least {least}; given {value}")
         if isinstance(self.threads, int) and self.threads > MOST_THREADS:
             raise ConfigError(f"threads is at most {MOST_THREADS}; given {self.threads}")
+        if self.name is not None and not self.name.strip():
+            raise ConfigError("name is empty; leave it out, or say what the run is called")
         if self.seed >= 2**63:
             raise ConfigError(f"seed is below 2^63; given {self.seed}")
         for name, device in (("device", self.device), ("replay.device", self.replay.device)):

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from rich.console import Console as Terminal
 from rich.console import Group
 from rich.live import Live
+from rich.markup import escape
 
 from relive.terminal.output import write_nowhere
 from relive.terminal.pieces import (
-    LAST,
     cells,
     ending,
     evaluation,
@@ -25,6 +25,7 @@ from relive.terminal.pieces import (
     table_of,
 )
 from relive.training.records import (
+    LAST,
     DemonstrationsLoaded,
     DeviceFailed,
     EpisodeEnded,
@@ -70,7 +71,7 @@ class Console:
         self._episodes = 0
         self._last: TrainingProgress | None = None
         self._is_sound = True
-        self._total_steps = 0
+        self._env, self._total_steps = "", 0
         self._first_step = 0
         self._next_line = 0.0
         self._live: Live | None = None
@@ -92,7 +93,7 @@ class Console:
             case RunResumed():
                 self._resumed(record)
             case DemonstrationsLoaded():
-                self._terminal.print(demonstrations(record))
+                self._terminal.print(demonstrations(record, self._env))
             case DeviceFailed():
                 self._terminal.print(failing(record.part, record.reason, record.outcome))
             case EpisodeEnded() | EpisodesEnded():
@@ -121,6 +122,7 @@ class Console:
 
     def _resumed(self, record: RunResumed) -> None:
         self._episodes, self._first_step = record.episodes, record.step
+        self._returns = deque(record.last_returns, maxlen=LAST)
         self._heading(record)
         self._terminal.print(f"going on after step {record.step:,}")
         for name, how in record.changed.items():
@@ -128,7 +130,7 @@ class Console:
         self._watch()
 
     def _heading(self, record: RunStarted | RunResumed) -> None:
-        self._total_steps = record.config["total_steps"]
+        self._env, self._total_steps = record.config["env"], record.config["total_steps"]
         self._terminal.print(headline(record.config, record.versions))
 
     def _watch(self) -> None:
@@ -173,11 +175,12 @@ class Console:
             self._live = None
 
 
-def demonstrations(record: DemonstrationsLoaded) -> str:
-    """What was loaded, in a line."""
-    return (
+def demonstrations(record: DemonstrationsLoaded, env: str) -> str:
+    """What was loaded for a run of an environment, in a line, with markup."""
+    elsewhere = record.env is not None and record.env != env
+    return escape(
         f"demonstrations  {record.rows:,} rows of {record.episodes:,} episodes, mean return "
         f"{record.mean_return:g}, from {record.path}"
         + (f" · {record.skipped:,} episodes not taken" if record.skipped else "")
         + (f" · {record.dropped_steps:,} last steps left out" if record.dropped_steps else "")
-    )
+    ) + (f" · [yellow]recorded in {escape(str(record.env))}[/]" if elsewhere else "")

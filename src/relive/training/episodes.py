@@ -6,12 +6,13 @@ E  environments
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from relive.gpu.readback import Readback
-from relive.training.records import EpisodesEnded
+from relive.training.records import LAST, EpisodesEnded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,10 +32,12 @@ class DeviceEpisodes:
 
     Attributes:
         ended: Episodes that came to their end, as far as `take` was asked.
+        last_returns: Means of the last summaries.
     """
 
     def __init__(self, num_envs: int, device: torch.device) -> None:
         self.ended = 0
+        self.last_returns = deque[float](maxlen=LAST)
         # of each environment: return and length of its episode so far
         self._sums = torch.zeros(2, num_envs, dtype=torch.float64, device=device)
         # of those that ended: their number; then sum, least and largest of returns, of lengths
@@ -77,6 +80,7 @@ class DeviceEpisodes:
             return None
         self.ended += int(count)
         total, least_return, largest_return = of_returns
+        self.last_returns.append(total / count)
         return EpisodesEnded(
             step=step,
             episodes=int(count),
@@ -90,10 +94,16 @@ class DeviceEpisodes:
 
     def state_dict(self) -> dict[str, Any]:
         """Where all episodes stand. Waits for the device."""
-        return {"ended": self.ended, "sums": self._sums.cpu(), "of_ended": self._ended.cpu()}
+        return {
+            "ended": self.ended,
+            "last_returns": list(self.last_returns),
+            "sums": self._sums.cpu(),
+            "of_ended": self._ended.cpu(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from what `state_dict` gave, on any device."""
         self.ended = state["ended"]
+        self.last_returns.extend(state.get("last_returns", ()))  # earlier versions kept none
         self._sums.copy_(state["sums"])
         self._ended.copy_(state["of_ended"])

@@ -137,6 +137,7 @@ class Trainer:
             config=self.config.to_json(),
             versions=now,
             episodes=self._rollout.episodes,
+            last_returns=tuple(self._rollout.last_returns),
             changed=changed,
         )
 

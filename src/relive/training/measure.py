@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relive.training.records import EpisodeEnded
+from relive.training.records import LAST, EpisodeEnded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,10 +22,12 @@ class Episodes:
 
     Attributes:
         ended: Episodes that came to their end.
+        last_returns: Of the last of them.
     """
 
     def __init__(self, num_envs: int) -> None:
         self.ended = 0
+        self.last_returns = deque[float](maxlen=LAST)
         self._returns = np.zeros(num_envs)
         self._lengths = np.zeros(num_envs, dtype=np.int64)
 
@@ -47,16 +50,23 @@ class Episodes:
                 episode_return=float(self._returns[env]),
                 length=int(self._lengths[env]),
             )
+            self.last_returns.append(float(self._returns[env]))
             self._returns[env] = self._lengths[env] = 0
             self.ended += 1
 
     def state_dict(self) -> dict[str, Any]:
         """Where all episodes stand."""
-        return {"ended": self.ended, "returns": self._returns, "lengths": self._lengths}
+        return {
+            "ended": self.ended,
+            "last_returns": list(self.last_returns),
+            "returns": self._returns,
+            "lengths": self._lengths,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from what `state_dict` gave."""
         self.ended = state["ended"]
+        self.last_returns.extend(state.get("last_returns", ()))  # earlier versions kept none
         self._returns[:], self._lengths[:] = state["returns"], state["lengths"]
 
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from relive.demos import Loaded
 
+LAST = 20  # episodes that a mean return is over
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
@@ -43,6 +45,8 @@ class RunResumed:
     """Of the machine it goes on with."""
     episodes: int
     """That ended before."""
+    last_returns: tuple[float, ...]
+    """Of the last of them, at most `LAST`; means where episodes are told together."""
     changed: dict[str, str]
     """What is not as it was, name to words: numbers may differ from a run without a break."""
 
@@ -64,6 +68,8 @@ class DemonstrationsLoaded:
     """Episodes that were read and not taken."""
     dropped_steps: int
     """Last steps that were left out, for want of a next observation."""
+    env: str | None
+    """Id of the environment they were recorded in, if the file tells."""
 
     @classmethod
     def of(cls, loaded: Loaded, step: int) -> DemonstrationsLoaded:
@@ -77,6 +83,7 @@ class DemonstrationsLoaded:
             mean_return=sum(loaded.returns) / loaded.episodes,
             skipped=loaded.skipped,
             dropped_steps=loaded.dropped_steps,
+            env=loaded.env,
         )
 
 

@@ -17,7 +17,7 @@ from relive.training.episodes import DeviceEpisodes
 from relive.training.measure import Episodes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from relive.training.parts import Parts
     from relive.training.records import EpisodeEnded, EpisodesEnded
@@ -35,6 +35,11 @@ class Rollout(Protocol):
     @property
     def episodes(self) -> int:
         """That have ended, as far as was told."""
+        ...
+
+    @property
+    def last_returns(self) -> Iterable[float]:
+        """Of the last of them, as far as was told."""
         ...
 
     def begin(self) -> None:
@@ -97,6 +102,11 @@ class HostRollout:
     def episodes(self) -> int:
         """That have ended."""
         return self._episodes.ended
+
+    @property
+    def last_returns(self) -> Iterable[float]:
+        """Of the last of them."""
+        return self._episodes.last_returns
 
     def begin(self) -> None:
         """As `Rollout`."""
@@ -193,6 +203,11 @@ class DeviceRollout:
     def episodes(self) -> int:
         """That have ended, as far as there are summaries."""
         return self._ends.ended
+
+    @property
+    def last_returns(self) -> Iterable[float]:
+        """Means of the last summaries."""
+        return self._ends.last_returns
 
     def begin(self) -> None:
         """As `Rollout`; waits for the device."""

@@ -70,20 +70,16 @@ class RunResult:
     ended: RunEnded
 
 
-def with_run_directory(config: TrainConfig, word: str | None = None) -> TrainConfig:
+def with_run_directory(config: TrainConfig) -> TrainConfig:
     """The settings with `out` filled in and made, a directory that nothing has been written to.
-
-    Args:
-        config: Settings.
-        word: What its name begins with; None takes the algorithm.
 
     Raises:
         ConfigError: The directory asked for has a run in it.
     """
     out = config.out
     if out is None:
-        env = re.sub(r"[^-.\w]+", "-", config.env)
-        name = f"{word or config.algorithm}-{env}-{config.replay.sampler}-s{config.seed}"
+        words = config.name or config.algorithm, config.env, config.replay.sampler
+        name = "-".join(re.sub(r"[^-.\w]+", "-", word) for word in words) + f"-s{config.seed}"
         names = itertools.chain([name], (f"{name}-{k}" for k in itertools.count(2)))
         out = next(path for path in (Path("runs", name) for name in names) if not path.exists())
     elif out.exists() and not out.is_dir():

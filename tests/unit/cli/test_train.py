@@ -88,7 +88,11 @@ def test_every_algorithm_is_trained_evaluated_watched_and_reported(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("sac --env Pendulum-v1 --agent.epsilon-end 0", "no option '--agent.epsilon-end'"),
+        (
+            "sac --env Pendulum-v1 --agent.epsilon-end 0",
+            "no option '--agent.epsilon-end' here; dqn and c51 have it",
+        ),
+        ("dqn --env CartPole-v1 --target-noise 3", "no option '--target-noise' here; td3 has it"),
         ("td3 --env Pendulum-v1 --agent.policy-dealy 1", "'--agent.policy-delay'"),
         ("sac --env CartPole-v1", "for numbered actions: dqn, c51"),
         ("c51 --env Pendulum-v1", "for continuous actions: ddpg, td3, sac"),
@@ -100,6 +104,15 @@ def test_an_option_or_environment_of_another_agent_is_refused(
 ) -> None:
     assert main(["train", *words.split()]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_recipe_is_what_its_run_is_called(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "rainbow", *TINY[2:], "--total-steps", "120", "--out", str(out)]) == 0
+    assert "rainbow on CartPole-v1" in capsys.readouterr().out
+    assert "rainbow · CartPole-v1" in (out / "report.html").read_text(encoding="utf-8")
+    assert json.loads((out / "config.json").read_text())["name"] == "rainbow"
+    assert main(["watch", str(out), "--once"]) == 0
+    assert "rainbow on CartPole-v1" in capsys.readouterr().out
 
 
 def test_settings_are_those_of_the_preset_but_for_what_is_given(out: Path) -> None:

@@ -1,10 +1,11 @@
 """Between the box of an environment and [-1, 1]."""
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 
-from relive.errors import ConfigError
+from relive.errors import ConfigError, InputError
 from relive.nn import ActionScale
 
 # low, high, an action, the same in [-1, 1]
@@ -71,3 +72,19 @@ def test_scales_of_the_same_box_are_equal():
     assert hash(scale) == hash(ActionScale([0.0], [1.0]))
     assert scale != ActionScale([0.0], [2.0])
     assert repr(scale) == "ActionScale([0.0], [1.0])"
+
+
+def test_one_copy_of_a_vector_environment_has_the_box_of_the_environment():
+    env = gym.make("Pendulum-v1")
+    envs = gym.make_vec("Pendulum-v1", num_envs=3, vectorization_mode="sync")
+    assert ActionScale.for_env(env) == ActionScale.for_env(envs) == ActionScale([-2.0], [2.0])
+    with pytest.raises(ConfigError, match=r"the action space is Discrete\(2\)"):
+        ActionScale.for_env(gym.make("CartPole-v1"))
+
+
+def test_actions_of_another_box_are_refused():
+    envs = gym.make_vec("Pendulum-v1", num_envs=3, vectorization_mode="sync")
+    whole = ActionScale(envs.action_space.low, envs.action_space.high)
+    with pytest.raises(InputError, match=r"shape \(1,\), the ActionScale \(3, 1\); .*for_env"):
+        whole.to_unit(torch.zeros(6, 1))
+    assert ActionScale([0.0, 0.0], [1.0, 1.0]).to_unit(torch.zeros(0, 2)).shape == (0, 2)

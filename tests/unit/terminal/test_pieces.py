@@ -21,6 +21,7 @@ from relive.terminal import pieces
             "dqn on A-v1, rank replay, seed 3, relive 1.2",
         ),
         ({"algorithm": "dqn", "env": "[red]A"}, {}, "dqn on [red]A"),
+        ({"algorithm": "c51", "name": "[rainbow]", "env": "A"}, {}, "[rainbow] on A"),
     ],
 )
 def test_a_run_is_called_by_what_is_known(

@@ -43,6 +43,13 @@ def test_threads_follow_from_the_operations_of_an_update_and_the_cores(
     assert why["threads"].startswith(f"{threads}: ")
 
 
+def test_more_threads_than_cores_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choices.os, "sched_getaffinity", lambda _: range(2), raising=False)
+    said = {threads: settled(tiny(threads=threads))[1] for threads in (2, 3)}
+    assert "threads" not in said[2]
+    assert said[3]["threads"].startswith("3, more than the 2 cores")
+
+
 @pytest.mark.parametrize(
     ("recipe", "env"),
     [

@@ -199,6 +199,7 @@ def test_every_recipe_has_defaults_and_presets_of_one_agent(recipe):
     agent = {"rainbow": "c51", "rlpd": "sac"}.get(recipe, recipe)
     assert preset(recipe, "Nowhere-v0").algorithm == agent
     assert preset(recipe, "Nowhere-v0").env == "Nowhere-v0"
+    assert preset(recipe, "Nowhere-v0").name == (None if agent == recipe else recipe)
     for (word, env), found in PRESETS.items():
         if word == recipe:
             assert (found.algorithm, found.env) == (agent, env)

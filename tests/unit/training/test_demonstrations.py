@@ -8,6 +8,7 @@ import json
 import gymnasium as gym
 import numpy as np
 import pytest
+from rich.text import Text
 
 from relive import ReplayBuffer
 from relive.demos import read, write_minari
@@ -195,8 +196,12 @@ def test_what_cannot_be_loaded_leaves_no_run(demos, replay, kind, said, files, t
 
 def test_demonstrations_of_another_environment_are_refused(files):
     config = tiny("sac", demos=DemosConfig(path=files["CartPole-v1"]))
-    with pytest.raises(ReliveError, match=r"episode_0: obs: given shape \(\d+, 4\), expected"):
+    with pytest.raises(ReliveError, match=r"episode_0, recorded in CartPole-v1: obs: given shape"):
         build(config)
+
+
+def test_demonstrations_tell_where_they_were_recorded(files):
+    assert build(with_demos("sac", files)).demos.env == "Pendulum-v1"
 
 
 def test_a_damaged_file_is_refused_by_name(files, tmp_path):
@@ -209,14 +214,20 @@ def test_a_damaged_file_is_refused_by_name(files, tmp_path):
 
 def test_the_line_in_the_terminal_tells_what_was_left_out():
     record = DemonstrationsLoaded(step=0, path="a/b", format="minari", episodes=3, rows=1200,
-                                  mean_return=4.5, skipped=0, dropped_steps=0)  # fmt: skip
-    assert demonstrations(record) == (
+                                  mean_return=4.5, skipped=0, dropped_steps=0,
+                                  env="[A]-v1")  # fmt: skip
+    assert demonstrations(record, "[A]-v1") == (
         "demonstrations  1,200 rows of 3 episodes, mean return 4.5, from a/b"
     )
     import dataclasses
 
     record = dataclasses.replace(record, skipped=2, dropped_steps=5)
-    assert demonstrations(record).endswith("a/b · 2 episodes not taken · 5 last steps left out")
+    line = demonstrations(record, "[A]-v1")
+    assert line.endswith("a/b · 2 episodes not taken · 5 last steps left out")
+    elsewhere = Text.from_markup(demonstrations(record, "B-v1")).plain
+    assert elsewhere.endswith("5 last steps left out · recorded in [A]-v1")
+    record = dataclasses.replace(record, env=None)
+    assert demonstrations(record, "B-v1") == line
 
 
 @pytest.mark.filterwarnings("ignore:builtin type")  # an error while Box2D is imported is fatal

@@ -107,6 +107,12 @@ def test_names_of_directories_hold_letters_digits_dots_and_dashes_only(tmp_path,
     assert config.out.name == "dqn-my.module-Own-Env-v0-proportional-s0"
 
 
+def test_a_name_is_what_a_directory_begins_with(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = with_run_directory(tiny(name="first / try"))
+    assert config.out.name == "first-try-CartPole-v1-proportional-s0"
+
+
 def test_a_run_without_updates_says_so_when_it_begins(tmp_path):
     listener = Listener()
     run(tiny(out=tmp_path / "run", total_steps=90, eval_episodes=0), [listener])

@@ -17,6 +17,7 @@ from relive.training.records import (
     Evaluated,
     ReplayMeasured,
     RunEnded,
+    RunResumed,
     RunStarted,
     TrainingProgress,
     as_json,
@@ -160,6 +161,15 @@ def test_plain_lines_say_what_happens():
         assert cell in progress
     assert evaluation == "greedy return over 2 episodes: 10.0 ± 1.0  (reference 500)"
     assert end == "done: 300 steps and 75 updates in 3.0 s (100 steps/s)"
+
+
+def test_the_mean_return_goes_on_after_a_break():
+    resumed = RunResumed(
+        step=100, config=tiny().to_json(), versions={}, episodes=7, last_returns=(11.0, 7.0),
+        changed={},
+    )  # fmt: skip
+    lines = shown(live=False, records=[resumed, RECORDS[1], PROGRESS]).splitlines()
+    assert "episodes 8  mean return 13 " in lines[-1]
 
 
 def test_a_loss_that_is_not_finite_is_told_once():

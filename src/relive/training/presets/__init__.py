@@ -31,8 +31,14 @@ _MODULES = {
     "rlpd": rlpd,
 }
 
+
+def _called(recipe: Recipe, settings: TrainConfig, env: str) -> TrainConfig:
+    name = None if settings.algorithm == recipe else recipe
+    return dataclasses.replace(settings, env=env, name=name)
+
+
 PRESETS: dict[tuple[Recipe, str], TrainConfig] = {
-    (recipe, env): dataclasses.replace(settings, env=env)
+    (recipe, env): _called(recipe, settings, env)
     for recipe in RECIPES
     for env, settings in _MODULES[recipe].BY_ENV.items()
 }
@@ -41,8 +47,9 @@ PRESETS: dict[tuple[Recipe, str], TrainConfig] = {
 def preset(recipe: Recipe, env: str) -> TrainConfig:
     """The preset of an environment, or the defaults for one that has none.
 
-    An id without a version stands for the newest, as in Gymnasium.
+    A recipe that is no algorithm is what the run is called. An id without a version stands for the
+    newest, as in Gymnasium.
     """
     versions = [id_ for word, id_ in PRESETS if word == recipe and id_.rpartition("-v")[0] == env]
     found: TrainConfig = PRESETS.get((recipe, max(versions, default=env)), _MODULES[recipe].DEFAULT)
-    return found if found.env == env else dataclasses.replace(found, env=env)
+    return found if found.env == env else _called(recipe, found, env)
