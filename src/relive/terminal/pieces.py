@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from rich import box
+from rich.console import Group
 from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 LEAST_BAR = 20  # characters
+BETWEEN = 3  # characters between two cells of a table
 
 
 def headline(config: Mapping[str, Any], versions: Mapping[str, str]) -> str:
@@ -89,8 +91,20 @@ def cells(
     return found
 
 
-def table_of(found: Mapping[str, str]) -> Table:
-    """Cells as a table of one row."""
+def table_of(found: Mapping[str, str], *, width: int) -> RenderableType:
+    """Cells as a table of one row; what a terminal of this width has no room for goes below."""
+    rows: list[dict[str, str]] = [{}]
+    room = width
+    for name, value in found.items():
+        room -= (needed := max(len(name), len(value)) + BETWEEN)
+        if room < 0 and rows[-1]:
+            rows.append({})
+            room = width - needed
+        rows[-1][name] = value
+    return Group(*map(_row_of, rows))
+
+
+def _row_of(found: Mapping[str, str]) -> Table:
     table = Table(box=box.SIMPLE, padding=(0, 2, 0, 0))
     for name in found:
         table.add_column(name, justify="right")

@@ -161,7 +161,7 @@ class Console:
         step, speed = (last.step, last.steps_per_second) if last else (self._first_step, None)
         return Group(
             progress(step, self._total_steps, speed, width=self._terminal.width),
-            table_of(self._cells()),
+            table_of(self._cells(), width=self._terminal.width),
             f"  last returns  {last_returns(self._returns)}",
         )
 

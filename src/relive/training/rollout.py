@@ -111,7 +111,11 @@ class HostRollout:
     def begin(self) -> None:
         """As `Rollout`."""
         if self._obs is None:
-            self._obs, _ = self._env.reset(seed=self._seeds)
+            try:
+                self._obs, _ = self._env.reset(seed=self._seeds)
+            except Exception as error:
+                error.add_note(self._came_out_of("reset"))
+                raise
 
     def explore(self, epsilon: float) -> None:
         """As `Rollout`."""
@@ -124,10 +128,14 @@ class HostRollout:
             InputError: A reward is not finite; nothing of the step has been added.
         """
         action = self._agent.act(self._obs, self._epsilon)
-        next_obs, reward, terminated, truncated, info = self._env.step(action)
+        try:
+            next_obs, reward, terminated, truncated, info = self._env.step(action)
+        except Exception as error:
+            error.add_note(self._came_out_of("step"))
+            raise
         if not np.isfinite(reward).all():
             raise InputError(
-                f"{self._env.envs[0].spec.id} gave a reward that is not finite: {reward.tolist()}, "
+                f"{self._name} gave a reward that is not finite: {reward.tolist()}, "
                 f"in its environment {int(np.isfinite(reward).argmin())}; what is learned from it "
                 "would never be a number again"
             )
@@ -167,7 +175,7 @@ class HostRollout:
         self._obs = resume_episodes(self._env, state["envs"])
         if not _equal(self._obs, state["obs"]):
             raise UnsupportedError(
-                f"{self._env.envs[0].spec.id} cannot be resumed: the same seed and actions led it "
+                f"{self._name} cannot be resumed: the same seed and actions led it "
                 "elsewhere, so it draws chance from outside, or remembers earlier episodes"
             )
         self._episodes.load_state_dict(state["episodes"])
@@ -175,6 +183,18 @@ class HostRollout:
     def close(self) -> None:
         """As `Rollout`."""
         self._env.close()
+
+    @property
+    def _name(self) -> str:
+        return str(self._env.envs[0].spec.id)
+
+    def _came_out_of(self, call: str) -> str:
+        """Where an error is from, and what to do, at the end of its traceback."""
+        return (
+            f"This came out of {call}() of the environment {self._name}. "
+            "gymnasium.utils.env_checker.check_env(env.unwrapped) tells whether it keeps to "
+            "Gymnasium's rules. Of a run, weights and the last save are kept."
+        )
 
 
 class DeviceRollout:

@@ -42,6 +42,18 @@ def test_words_go_below_the_bar_where_there_is_no_room(width: int, rows: int) ->
     assert found[-1].rstrip().endswith("500/1,000 steps · 100/s · 5 s left")
 
 
+@pytest.mark.parametrize(("width", "rows"), [(100, 1), (60, 2), (40, 2), (5, 7)])
+def test_numbers_without_room_go_below_and_are_not_cut(width: int, rows: int) -> None:
+    numbers = {"loss": 0.25, "epsilon": 0.5, "beta": 0.4, "fill": 0.1, "steps_per_second": 1e4}
+    found = pieces.cells(episodes=12_345, returns=[-1234.5], numbers=numbers)
+    file = io.StringIO()
+    out = Console(file=file, width=max(width, 20), force_terminal=True, color_system=None)
+    out.print(pieces.table_of(found, width=width))
+    printed = file.getvalue()
+    assert printed.count("───\n") + printed.count("─── \n") == rows
+    assert all(printed.count(word) == 1 for pair in found.items() for word in pair)
+
+
 @pytest.mark.parametrize(
     ("step", "speed", "running", "words"),
     [

@@ -156,6 +156,22 @@ def test_a_reward_that_is_no_number_ends_the_run_and_is_named(tmp_path, monkeypa
     assert load_policy(tmp_path / "run").num_actions == 2
 
 
+@pytest.mark.parametrize("call", ["reset", "step"])
+def test_an_error_of_an_environment_says_that_it_is_one(tmp_path, monkeypatch, call):
+    class Failing(Broken):
+        pass
+
+    def fails(*_, seed=None, options=None):  # noqa: ARG001
+        raise ValueError("the simulator has gone")
+
+    setattr(Failing, call, fails)
+    monkeypatch.setitem(gymnasium.registry, "Failing-v0", EnvSpec("Failing-v0", Failing))
+    with pytest.raises(ValueError, match="the simulator has gone") as caught:
+        run(tiny(env="Failing-v0", out=tmp_path / "run"))
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"This came out of {call}() of the environment Failing-v0")
+
+
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_ctrl_c_and_a_closed_terminal_keep_what_there_is(tmp_path, name, request):
     number = getattr(signal, name, None)
