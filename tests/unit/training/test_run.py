@@ -161,7 +161,7 @@ def test_an_error_of_an_environment_says_that_it_is_one(tmp_path, monkeypatch, c
     class Failing(Broken):
         pass
 
-    def fails(*_, seed=None, options=None):  # noqa: ARG001
+    def fails(*_, seed=None, options=None):
         raise ValueError("the simulator has gone")
 
     setattr(Failing, call, fails)
