@@ -1,7 +1,8 @@
 """The replay buffer connects its parts and does nothing else.
 
-Packer and stream check and pack what is given, `write` folds it into rows of the ring, `sample`
-draws rows from it, `update` changes their priorities; they share one state.
+Its home has all that is on its device: packer and stream check and pack what is given, `write`
+folds it into rows of the ring, `sample` draws rows from it, `update` changes their priorities; they
+share one state. Around that stand a lock, the guard against a GPU that fails, saves and a tee.
 
 B  rows of a batch      E  environments (lanes)      T  steps in time      N  capacity, in rows
 """
@@ -9,13 +10,13 @@ B  rows of a batch      E  environments (lanes)      T  steps in time      N  ca
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from relive.batch import Batch, BatchLayout
 from relive.description import describe, require_same, undescribe
 from relive.devices import known_device
 from relive.errors import (
@@ -26,33 +27,28 @@ from relive.errors import (
     UnsupportedError,
     shown,
 )
-from relive.fallback import Fallback, falls_back, lost, reads, tell
+from relive.fallback import Fallback, falls_back, reads
 from relive.fields import Fields, fields_of
 from relive.gpu.capture import NotNowError, is_captured, outside_capture, require_no_capture
-from relive.gpu.failures import DeviceFailure, loses_the_device, reason, spares_the_device
-from relive.gpu.readback import Readback
+from relive.gpu.failures import DeviceFailure
 from relive.gpu.transfer import finish
 from relive.gpu.turns import Turns
+from relive.home import Home
 from relive.locks import fork_safe_lock
 from relive.ops import words as w
-from relive.ops.dispatch import operations
 from relive.ops.sample.reference import beta
 from relive.ops.window import reference as windows
 from relive.sampling import Recent, Sampler, Uniform
 from relive.sampling.id_range import id_range
 from relive.sampling.prefetch import Prefetch
 from relive.sampling.split import split_ids
-from relive.settings import Settings, in_host_memory
+from relive.settings import Settings
 from relive.storage import checks, demonstrations, loading, memory, ring, statistics
-from relive.storage.evacuation import evacuate
 from relive.storage.files import folder_at
-from relive.storage.lending import Lender
 from relive.storage.saving import Saver
 from relive.storage.sending import Sender
 from relive.trajectories import TrajectoryStore
 from relive.writing import autoreset as resets
-from relive.writing.device_intake import DeviceIntake
-from relive.writing.intake import Intake
 from relive.writing.packer import truth, vector, whole_batch
 
 if TYPE_CHECKING:
@@ -60,6 +56,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
+    from relive.batch import Batch
+    from relive.gpu.failures import DeviceFailure
+    from relive.ops.state import State
     from relive.schedules import Schedule
     from relive.settings import Autoreset, Kernels, OnFailure, RowsOn
     from relive.writing.stream import Piece, Stream
@@ -142,53 +141,13 @@ class ReplayBuffer:
         require_no_capture(known_device(settings.device), "ReplayBuffer(...)")
         self._num_envs, self._n_step = num_envs, n_step
         self._tee: Tee | None = None
-        self._failure: DeviceFailure | None = None
-        self._batches_on: torch.device | None = None  # elsewhere, once the buffer has moved
-        try:
-            self._make(settings)
-        except (RuntimeError, ConfigError) as error:
-            self._make(self._instead(settings, error))
+        self._home = Home.made(settings)
         self._own = frozenset(fields) - {"obs", "action"}
-        self._sender = Sender(self._batch_layout)
+        self._sender = Sender(self._home.batch_layout)
         lock = fork_safe_lock()
-        self._lock = lock if self._device.type == "cpu" else Turns(lock, self._device)
+        self._lock = lock if self.device.type == "cpu" else Turns(lock, self.device)
         self._saver = Saver(self._state, self._lock)
         self.reseed(seed)
-
-    def _make(self, settings: Settings, batches: BatchLayout | None = None) -> None:
-        """The parts of an empty buffer that are where it lives.
-
-        Args:
-            batches: the layout of those it has given out.
-        """
-        self._settings = settings
-        self._layout = settings.row_layout()
-        self._batch_layout = BatchLayout(self._layout) if batches is None else batches
-        self._state = settings.new_state(self._layout, self._batch_layout)
-        self._device = self._state.words.device
-        self._ops = operations(self._device, settings.kernels)
-        on_gpu = self._device.type != "cpu"
-        intake = DeviceIntake if on_gpu else Intake
-        with torch.inference_mode(False):  # as the state: for use in and outside of it
-            self._intake = intake(self._state, self._ops, self._layout, settings.resets)
-        self._batches = Lender(self._batch_layout, self._device)
-        self._numbers = Readback(statistics.gather(self._state)) if on_gpu else None
-        is_guarded = on_gpu and settings.on_failure == "cpu"
-        self._guard = Fallback(self._device) if is_guarded else None
-
-    def _instead(self, settings: Settings, error: Exception) -> Settings:
-        """Settings to make the buffer with where it can't be made on a GPU; else the error."""
-        device = known_device(settings.device)
-        if device.type == "cpu" or settings.on_failure == "raise":
-            raise error
-        if loses_the_device(error):
-            raise lost(device, error) from error
-        if not (isinstance(error, memory.DoesNotFitError) or spares_the_device(error)):
-            raise error
-        self._batches_on = device
-        self._failure = DeviceFailure(str(device), reason(error), 0, 0, prioritized=False)
-        tell(self._failure)
-        return in_host_memory(settings)
 
     def _move_to_cpu(self, why: str, tensors: dict[str, Tensor]) -> DeviceFailure:
         """Live in host memory from now on, with what these tensors of the state hold.
@@ -197,24 +156,20 @@ class ReplayBuffer:
             ConfigError: there is no room; nothing has changed then.
             CorruptError: that is the state of no buffer; nothing has changed then.
         """
-        home = object.__new__(type(self))
-        home._make(in_host_memory(self._settings), self._batch_layout)
-        evacuate(tensors, home._state)
-        home._intake.refresh()
-        turns, device, before = self._lock, self._device, self._state
-        home._lock = turns.lock
+        turns, before = self._lock, self._home
+        home = before.moved(why, tensors)
         if turns.was_captured:  # replays of a graph go on writing there
-            self._kept = before, self._batches
+            self._kept = before
         if self._tee is not None:
-            self._tee.move(home._intake.steps)
-        self._saver.move(home._state, home._lock)
-        vars(self).update(vars(home))
-        self._batches_on = device
-        rows = windows.num_rows(self._state)
-        self._failure = DeviceFailure(
-            str(device), why, rows, rows * self._layout.row_bytes, self.prioritized
-        )
-        return self._failure
+            self._tee.move(home.intake.steps)
+        self._saver.move(home.state, turns.lock)
+        self._home, self._lock = home, turns.lock
+        assert home.failure is not None  # it has moved
+        return home.failure
+
+    @property
+    def _state(self) -> State:
+        return self._home.state
 
     @classmethod
     def for_env(
@@ -271,11 +226,11 @@ class ReplayBuffer:
         if (own or self._own) and own.keys() != self._own:
             raise InputError(self._wrong_names(own))
         given = obs, action, reward, next_obs, terminated, truncated, final_obs, own
-        if self._guard is None:
+        if self._home.guard is None:
             self._add(*given)
         else:
             kind = "add", isinstance(reward, Tensor) and not reward.is_cpu
-            self._guard.call(self, kind, lambda: self._add(*given))
+            self._home.guard.call(self, kind, lambda: self._add(*given))
 
     def _add(
         self,
@@ -290,7 +245,7 @@ class ReplayBuffer:
     ) -> None:
         with self._lock:
             tee = self._tee
-            self._intake.take(
+            self._home.intake.take(
                 obs,
                 action,
                 reward,
@@ -303,11 +258,11 @@ class ReplayBuffer:
             )
             if self._saver.active:
                 self._require_no_save("add")
-                self._saver.make_way(self._intake.next_id, self._num_envs * self._n_step)
+                self._saver.make_way(self._home.intake.next_id, self._num_envs * self._n_step)
             if tee is not None:
                 tee.take()
             try:
-                self._intake.write()
+                self._home.intake.write()
             except Exception:
                 if tee is not None:
                     tee.put_back()
@@ -369,7 +324,7 @@ class ReplayBuffer:
                 if self._saver.active:
                     self._require_no_save("extend")
                     rows = (piece.steps + self._n_step) * self._num_envs
-                    self._saver.make_way(self._intake.next_id, rows)
+                    self._saver.make_way(self._home.intake.next_id, rows)
                 if tee is not None and ready_made:
                     tee.skip(piece.steps)
                 elif tee is not None:
@@ -378,13 +333,13 @@ class ReplayBuffer:
 
     @reads
     def _stream(self, given: dict[str, Any], num_lanes: int | None) -> Stream:
-        return self._intake.stream(given, num_lanes, on_host=self._tee is not None)
+        return self._home.intake.stream(given, num_lanes, on_host=self._tee is not None)
 
     @falls_back
     def _write_piece(self, piece: Piece, lanes: range, *, ready_made: bool) -> None:
-        if self._batches_on is not None:  # it may have been cut when the buffer was there
+        if self._home.batches_on is not None:  # it may have been cut when the buffer was there
             piece = piece.in_host_memory()
-        self._intake.extend(piece, lanes, ready_made=ready_made)
+        self._home.intake.extend(piece, lanes, ready_made=ready_made)
 
     @outside_capture
     @falls_back
@@ -400,10 +355,10 @@ class ReplayBuffer:
         lanes = self._lanes(env)
         with self._lock:
             if self._saver.active:
-                self._saver.make_way(self._intake.next_id, self._num_envs * self._n_step)
+                self._saver.make_way(self._home.intake.next_id, self._num_envs * self._n_step)
             if self._tee is not None:
                 self._tee.end_episode(lanes)
-            self._intake.end_episode(lanes)
+            self._home.intake.end_episode(lanes)
 
     @outside_capture
     def tee(self, store: TrajectoryStore | None) -> None:
@@ -428,8 +383,9 @@ class ReplayBuffer:
             before = self._tee
             if store is not None:
                 due = self._state.lanes[:, w.LANE_RESET].tolist()
-                resets = self._settings.resets == "next_step"
-                self._tee = store._tee(self._layout, self._intake.steps, due, resets=resets)
+                resets = self._home.settings.resets == "next_step"
+                steps = self._home.intake.steps
+                self._tee = store._tee(self._home.layout, steps, due, resets=resets)
             else:
                 self._tee = None
             if before is not None:
@@ -441,7 +397,7 @@ class ReplayBuffer:
         """Whether at least `batch_size` >= 1 rows are held and something can be drawn."""
         batch_size = whole_batch(batch_size)
         with self._lock:
-            return self._intake.ready(batch_size)
+            return self._home.intake.ready(batch_size)
 
     def sample(
         self,
@@ -475,9 +431,9 @@ class ReplayBuffer:
                 stream is being captured in a CUDA graph. Nothing has been drawn then.
         """
         size, train = whole_batch(batch_size), truth("train", train)
-        if self._guard is not None:
+        if self._home.guard is not None:
             kind = "sample", size, train, False
-            return self._guard.call(self, kind, lambda: self._send(size, out, train, device))
+            return self._home.guard.call(self, kind, lambda: self._send(size, out, train, device))
         return self._send(size, out, train, device)
 
     def _send(
@@ -485,13 +441,13 @@ class ReplayBuffer:
     ) -> Batch:
         """Draw a batch, wherever it goes."""
         if device is None and out is None:
-            device = self._batches_on
+            device = self._home.batches_on
         if device is None:
             return self._sample(size, out, train, None)
         target = known_device(device)
         if target.type == "cpu":
-            require_no_capture(self._device, "sample(device='cpu')")
-        if out is None and target.type == "cuda" and self._device.type == "cpu":
+            require_no_capture(self._home.device, "sample(device='cpu')")
+        if out is None and target.type == "cuda" and self._home.device.type == "cpu":
             with self._lock:
                 return self._sender.send(
                     size,
@@ -541,7 +497,7 @@ class ReplayBuffer:
             InputError: a bad batch size, or `ahead` that is none.
             UnsupportedError: no such device.
         """
-        target = self._device if device is None else known_device(device)
+        target = self._home.device if device is None else known_device(device)
         size, train = whole_batch(batch_size), truth("train", train)
         return Prefetch(self, size, target, ahead=ahead, train=train)
 
@@ -564,9 +520,10 @@ class ReplayBuffer:
             NotReadyError: all priorities in the range are 0.
         """
         size = whole_batch(batch_size)
-        if self._guard is not None:
+        if self._home.guard is not None:
             kind = "sample", size, False, True
-            return self._guard.call(self, kind, lambda: self._sample_range(size, start, stop, out))
+            draw = partial(self._sample_range, size, start, stop, out)
+            return self._home.guard.call(self, kind, draw)
         return self._sample_range(size, start, stop, out)
 
     def _sample_range(
@@ -574,24 +531,17 @@ class ReplayBuffer:
     ) -> Batch:
         with self._lock:
             self._require_no_save("sample_range")
-            ids = id_range(start, stop, self._device)
+            ids = id_range(start, stop, self._home.device)
             batch = self._sample(size, out, False, ids)
-        return batch if out is not None else self._there(batch)
+        return batch if out is not None else self._home.there(batch)
 
     def _sample(
         self, batch_size: int, out: Batch | None, train: bool, ids: tuple[int, int] | Tensor | None
     ) -> Batch:
-        if out is not None and not self._can_fill(out, batch_size):
-            given = type(out).__name__
-            if isinstance(out, Batch):
-                own = out._layout is self._batch_layout
-                given = f"one of {len(out)} rows" if own else "one of another buffer"
-                given += f" on {out.device}"
-            raise InputError(
-                f"out is a batch made by this buffer's empty_batch({batch_size}); given {given}"
-            )
+        if out is not None:
+            self._home.require_fits(out, batch_size)
         with self._lock:
-            batch = self._batches.lend(batch_size) if out is None else out
+            batch = self._home.batches.lend(batch_size) if out is None else out
             self._fill(batch, 0, batch_size, train=train, ids=ids)
             if out is not None and not out._arena.is_inference():
                 increment_version(out._arena)
@@ -607,9 +557,9 @@ class ReplayBuffer:
         ids: tuple[int, int] | Tensor | None = None,
     ) -> None:
         """Draw `count` rows into a batch, from its row `first` on."""
-        if self._guard is not None:
+        if self._home.guard is not None:
             kind = "sample", (first, count, len(batch)), train, ids is not None
-            self._guard.call(self, kind, lambda: self._draw(batch, first, count, train, ids))
+            self._home.guard.call(self, kind, lambda: self._draw(batch, first, count, train, ids))
         else:
             self._draw(batch, first, count, train, ids)
 
@@ -623,44 +573,12 @@ class ReplayBuffer:
     ) -> None:
         with self._lock:
             self._require_no_save("sample")
-            if batch._arena.device != self._device:  # of the time before the buffer moved
-                drawn = self._batches.lend(len(batch))
-                self._draw(drawn, first, count, train, ids)
-                batch._take(drawn, slice(first, first + count))
-                return
-            outcome = self._ops.sample(
-                self._state,
-                batch._arena,
-                count,
-                train=train,
-                ids=ids,
-                first=first,
-                total=len(batch),
-            )
-            if outcome == w.NOTHING_TO_DRAW:
-                if ids is not None and not len(windows.held_between(self._state, *ids)):
-                    oldest, newest = windows.ring_range(self._state)
-                    raise InputError(
-                        f"no row has an id in [{ids[0]}, {ids[1]}); "
-                        f"the ring holds [{oldest}, {newest})"
-                    )
-                raise NotReadyError(
-                    "nothing can be drawn: "
-                    + ("all priorities are 0" if len(self) else "no row has been written yet")
-                    + self._waiting()
-                    + "; ask ready(batch_size) first"
-                )
+            self._home.draw(batch, first, count, train=train, ids=ids)
 
     def empty_batch(self, batch_size: int) -> Batch:
         """A batch to be filled by `sample(batch_size, out=...)`; its values mean nothing yet."""
         size = whole_batch(batch_size)
-        if self._batches_on is not None:
-            return Lender(self._batch_layout, self._batches_on).make(size)
-        return self._batches.make(size)
-
-    def _there(self, batch: Batch) -> Batch:
-        """A batch where batches go, which is not here once the buffer has moved."""
-        return batch if self._batches_on is None else batch.to(self._batches_on)
+        return self._home.empty_batch(size)
 
     @outside_capture
     @reads
@@ -672,11 +590,11 @@ class ReplayBuffer:
         """
         with self._lock:
             wanted = ring.known_ids(self._state, ids)
-            batch = self._batches.make(len(wanted))
+            batch = self._home.batches.make(len(wanted))
             batch.ids.copy_(wanted)
             batch.weights.fill_(1.0)
-            self._ops.gather(self._state, wanted, batch._arena)
-        return self._there(batch)
+            self._home.ops.gather(self._state, wanted, batch._arena)
+        return self._home.there(batch)
 
     @outside_capture
     def all(self) -> Batch:
@@ -687,7 +605,7 @@ class ReplayBuffer:
         """
         with self._lock:
             if not len(self):
-                raise NotReadyError("no rows are held" + self._waiting())
+                raise NotReadyError("no rows are held" + self._home.waiting())
             return self.rows(self.live_ids())
 
     @outside_capture
@@ -746,25 +664,25 @@ class ReplayBuffer:
             )
         if (td_errors is None) == (priorities is None):
             raise InputError("update_priorities takes either td_errors or priorities=")
-        if self._guard is not None:
+        if self._home.guard is not None:
             kind = "update", len(ids) if hasattr(ids, "__len__") else 0, priorities is None
-            self._guard.call(self, kind, lambda: self._update(ids, td_errors, priorities))
+            self._home.guard.call(self, kind, lambda: self._update(ids, td_errors, priorities))
         else:
             self._update(ids, td_errors, priorities)
 
     def _update(self, ids: Any, td_errors: Any, priorities: Any) -> None:
         if priorities is None:
-            values = vector("td_errors", td_errors, torch.float32, self._device)
+            values = vector("td_errors", td_errors, torch.float32, self._home.device)
         else:
-            values = vector("priorities", priorities, torch.float32, self._device)
-        wanted = vector("ids", ids, torch.int64, self._device)
+            values = vector("priorities", priorities, torch.float32, self._home.device)
+        wanted = vector("ids", ids, torch.int64, self._home.device)
         if wanted.numel() != values.numel():
             raise InputError(
                 f"given {len(wanted)} ids and {len(values)} values, expected as many of each"
             )
         with self._lock:
             self._require_no_save("update_priorities")
-            outcome = self._ops.update(
+            outcome = self._home.ops.update(
                 self._state, wanted, values, as_leaves=priorities is not None
             )
             if outcome == w.UNKNOWN_ID:
@@ -788,11 +706,11 @@ class ReplayBuffer:
         Raises:
             UnsupportedError: the sampler is not `RankBased`.
         """
-        if not self._settings.sampler.ranked:
+        if not self._home.settings.sampler.ranked:
             raise UnsupportedError("only a buffer with sampler=RankBased(...) is sorted by rank")
         with self._lock:
             self._require_no_save("resort")
-            self._ops.sort_by_rank(self._state)
+            self._home.ops.sort_by_rank(self._state)
 
     @outside_capture
     @reads
@@ -811,10 +729,9 @@ class ReplayBuffer:
         if not self.prioritized:
             raise UnsupportedError("this buffer draws uniformly and has no priorities")
         with self._lock:
-            slots = windows.slots_of(self._state, ring.known_ids(self._state, ids))
-            return (self._state.errors if self._settings.sampler.ranked else self._state.leaves)[
-                slots
-            ]
+            state = self._state
+            slots = windows.slots_of(state, ring.known_ids(state, ids))
+            return (state.errors if self.sampler.ranked else state.leaves)[slots]
 
     @property
     @outside_capture
@@ -850,7 +767,7 @@ class ReplayBuffer:
         online = 1 if batch_size is None else whole_batch(batch_size)
         with self._lock:
             demonstrations.pin_first(self._state, count, reserve, online)
-            self._intake.refresh()
+            self._home.intake.refresh()
 
     @outside_capture
     @falls_back
@@ -868,8 +785,8 @@ class ReplayBuffer:
         """
         with self._lock:
             wanted = ring.known_ids(self._state, ids)
-            pinned = demonstrations.pin_copies(self._state, self._ops, wanted)
-            self._intake.refresh()
+            pinned = demonstrations.pin_copies(self._state, self._home.ops, wanted)
+            self._home.intake.refresh()
         return pinned
 
     # State
@@ -910,10 +827,10 @@ class ReplayBuffer:
             OSError: as the file system says.
         """
         later = truth("background", background)
-        require_no_capture(self._device, "save")
+        require_no_capture(self._home.device, "save")
         folder = folder_at(path)
-        if self._guard is not None:
-            return self._guard.call_unlocked(self, self._save, folder, note, later)
+        if self._home.guard is not None:
+            return self._home.guard.call_unlocked(self, self._save, folder, note, later)
         return self._save(folder, note, later)
 
     def _save(self, folder: Path, note: Any, later: bool) -> Future[None] | None:
@@ -922,7 +839,7 @@ class ReplayBuffer:
             self._described(),
             note,
             background=later,
-            counts_rows=self._intake.next_id is not None,
+            counts_rows=self._home.intake.next_id is not None,
         )
 
     @staticmethod
@@ -982,8 +899,8 @@ class ReplayBuffer:
             raise CorruptError(f"the settings of the buffer are damaged: {error}") from None
         try:
             with buffer._lock:  # kernels are launched on its device, whichever is current
-                loading.load(buffer._state, buffer._ops, folder, manifest)
-                buffer._intake.refresh()
+                loading.load(buffer._state, buffer._home.ops, folder, manifest)
+                buffer._home.intake.refresh()
         except CorruptError:
             if loading.read_settings(folder) == manifest:
                 raise
@@ -991,7 +908,7 @@ class ReplayBuffer:
             return cls.load(
                 path, capacity=capacity, device=device, rows_on=rows_on, kernels=kernels
             )
-        same_rows = manifest["row_bytes"] == buffer._layout.row_bytes
+        same_rows = manifest["row_bytes"] == buffer._home.layout.row_bytes
         if same_rows and buffer.capacity == settings["capacity"]:
             buffer._saver.note(folder, manifest)  # the next save adds to what is there
         return buffer
@@ -1004,7 +921,7 @@ class ReplayBuffer:
         `save` needs less memory, is checked, and adds to what is there.
         """
         with self._lock:
-            finish(self._device)
+            finish(self._home.device)
             tensors = {name: tensor.clone() for name, tensor in self._state.tensors().items()}
         return {"settings": self._described(), "tensors": tensors}
 
@@ -1027,13 +944,13 @@ class ReplayBuffer:
         tensors = ring.repadded(self._state, tensors)
         checks.require_sound(self._state, tensors)
         self._state.take(tensors)
-        self._intake.refresh()
+        self._home.intake.refresh()
         if self._tee is not None:
             self._tee.interrupt()
 
     def _described(self) -> dict[str, Any]:
         """The settings, as JSON."""
-        return describe(self._settings.arguments())
+        return describe(self._home.settings.arguments())
 
     @outside_capture
     def grown(self, capacity: int) -> Self:
@@ -1047,13 +964,13 @@ class ReplayBuffer:
         """
         if not isinstance(capacity, int) or capacity < self.capacity:
             raise ConfigError(f"capacity grows from {self.capacity}; given {shown(capacity)}")
-        same = self._settings.arguments()
+        same = self._home.settings.arguments()
         larger = type(self)(**{**same, "capacity": capacity, "on_failure": "raise"})
-        larger._settings = replace(larger._settings, on_failure=same["on_failure"])
-        larger._guard = self._guard and Fallback(self._device)
+        larger._home.settings = replace(larger._home.settings, on_failure=same["on_failure"])
+        larger._home.guard = self._home.guard and Fallback(self._home.device)
         with self._lock:
-            ring.copy_into(self._state, larger._state, larger._ops)
-            larger._intake.refresh()
+            ring.copy_into(self._state, larger._state, larger._home.ops)
+            larger._home.intake.refresh()
         return larger
 
     @outside_capture
@@ -1064,7 +981,7 @@ class ReplayBuffer:
             UnsupportedError: the buffer has no such window.
             InputError: no whole number of at least 1.
         """
-        if self._settings.window is None or self._settings.window.count is not None:
+        if self._home.settings.window is None or self._home.settings.window.count is not None:
             raise UnsupportedError("only window=Recent(eta=...) has sweeps")
         if isinstance(updates, bool) or not isinstance(updates, int) or not 1 <= updates < 2**62:
             raise InputError(f"updates is a whole number >= 1; given {shown(updates)}")
@@ -1086,7 +1003,7 @@ class ReplayBuffer:
     @falls_back
     def _clear(self) -> None:
         ring.clear(self._state)
-        self._intake.forget()
+        self._home.intake.forget()
 
     @outside_capture
     def reseed(self, seed: int) -> None:
@@ -1121,9 +1038,9 @@ class ReplayBuffer:
         wait = truth("wait", wait)
         with self._lock:
             numbers = statistics.gather(self._state)
-            if self._numbers is not None and not wait:
-                self._numbers.ask(numbers)
-                numbers = self._numbers.latest()
+            if self._home.numbers is not None and not wait:
+                self._home.numbers.ask(numbers)
+                numbers = self._home.numbers.latest()
         return statistics.stats(numbers.cpu())
 
     @outside_capture
@@ -1141,14 +1058,14 @@ class ReplayBuffer:
         """The bytes this buffer holds, by component."""
         return memory.plan(
             self.capacity,
-            self._settings.fields,
-            sampler=self._settings.sampler,
+            self._home.settings.fields,
+            sampler=self._home.settings.sampler,
             num_envs=self._num_envs,
             n_step=self._n_step,
             batch_size=0,
-            track_reuse=self._settings.track_reuse,
-            device=self._device.type,
-            rows_on=self._settings.rows_on,
+            track_reuse=self._home.settings.track_reuse,
+            device=self._home.device.type,
+            rows_on=self._home.settings.rows_on,
         )
 
     @outside_capture
@@ -1165,7 +1082,7 @@ class ReplayBuffer:
     @property
     def device(self) -> torch.device:
         """Where the buffer lives."""
-        return self._device
+        return self._home.device
 
     @property
     def failure(self) -> DeviceFailure | None:
@@ -1173,7 +1090,7 @@ class ReplayBuffer:
 
         It has the `device` that failed, the `reason`, and how many `rows` and `nbytes` were kept.
         """
-        return self._failure
+        return self._home.failure
 
     @property
     def num_envs(self) -> int:
@@ -1188,49 +1105,41 @@ class ReplayBuffer:
     @property
     def gamma(self) -> float:
         """Discount of one step."""
-        return self._settings.gamma
+        return self._home.settings.gamma
 
     @property
     def sampler(self) -> Sampler:
         """How rows are drawn."""
-        return self._settings.sampler
+        return self._home.settings.sampler
 
     @property
     def window(self) -> Recent | None:
         """Which rows are drawn from; None: all."""
-        return self._settings.window
+        return self._home.settings.window
 
     @outside_capture
     def __reduce__(self) -> Any:
         """Pickle and copy everything, rows too."""
         with self._lock:  # arrays: torch would send tensors to a process as open files
-            finish(self._device)
+            finish(self._home.device)
             tensors = self._state.tensors().items()
             arrays = {name: tensor.to("cpu", copy=True).numpy() for name, tensor in tensors}
-        return _unpickled, (type(self), self._settings.arguments(), arrays)
+        return _unpickled, (type(self), self._home.settings.arguments(), arrays)
 
     def __repr__(self) -> str:
-        held = "?" if is_captured(self._device) else len(self)
+        held = "?" if is_captured(self._home.device) else len(self)
         return (
-            f"ReplayBuffer({held} of {self.capacity} rows, {self._settings.sampler}, "
-            f"num_envs={self._num_envs}, n_step={self._n_step}, {self._device})"
+            f"ReplayBuffer({held} of {self.capacity} rows, {self._home.settings.sampler}, "
+            f"num_envs={self._num_envs}, n_step={self._n_step}, {self._home.device})"
         )
 
     def _require_no_save(self, call: str) -> None:
         """A save in the background uses the device beside a capture, which CUDA does not allow."""
-        if self._saver.active and is_captured(self._device):
+        if self._saver.active and is_captured(self._home.device):
             raise NotNowError(
                 f"{call} cannot be captured in a CUDA graph while a save is under way; call it "
                 "before or after that"
             )
-
-    def _can_fill(self, batch: Any, batch_size: int) -> bool:
-        return (
-            isinstance(batch, Batch)
-            and batch._layout is self._batch_layout
-            and len(batch) == batch_size
-            and batch._arena.device in (self._device, self._batches_on)
-        )
 
     def _lanes(self, env: int | None) -> range:
         if env is None:
@@ -1249,14 +1158,6 @@ class ReplayBuffer:
             + (f"; unknown: {unknown}" if unknown else "")
         )
 
-    def _waiting(self) -> str:
-        waiting = int(self._state.lanes[:, w.LANE_COUNT].sum())
-        return (
-            f" ({waiting} steps wait for their n-step windows to fill; end_episode() writes them)"
-            if waiting
-            else ""
-        )
-
 
 def _unpickled(
     kind: type[ReplayBuffer], settings: dict[str, Any], arrays: dict[str, Any]
@@ -1265,5 +1166,5 @@ def _unpickled(
     buffer = kind(**settings)
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     buffer._state.take(ring.repadded(buffer._state, tensors))
-    buffer._intake.refresh()
+    buffer._home.intake.refresh()
     return buffer

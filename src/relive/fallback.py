@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from relive.home import Home
     from relive.ops.state import State
 
 Arguments = ParamSpec("Arguments")
@@ -45,8 +46,7 @@ class Movable(Protocol):
     """A buffer, as far as it is moved from here."""
 
     _lock: Any
-    _state: State
-    _guard: Fallback | None
+    _home: Home
 
     def _move_to_cpu(self, reason: str, tensors: dict[str, Tensor]) -> DeviceFailure:
         """Live in host memory from now on, with what these tensors of its state hold."""
@@ -91,7 +91,7 @@ class Fallback:
             before: dict[str, Tensor] | None = None
             try:
                 if kind is not None and kind not in self._proven:
-                    before = _copy(buffer._state)
+                    before = _copy(buffer._home.state)
                 result = method(*args, **kwargs)
             except Exception as error:
                 undone = before is not None or launch.started.count == started or kind is None
@@ -112,7 +112,7 @@ class Fallback:
             return method(*args, **kwargs)
         except Exception as error:
             with buffer._lock:
-                if buffer._guard is self:  # no other thread was faster
+                if buffer._home.guard is self:  # no other thread was faster
                     self._leave(buffer, error, {}, undone=True)
         return method(*args, **kwargs)
 
@@ -128,7 +128,7 @@ class Fallback:
             raise lost(self._device, error, "the call was half done") from error
         try:
             torch.cuda.synchronize(self._device)  # what failed before is told now
-            tensors = buffer._state.tensors() | before
+            tensors = buffer._home.state.tensors() | before
             failure = buffer._move_to_cpu(reason(error), tensors)
         except CorruptError as wrong:
             raise lost(self._device, error, f"it was damaged: {wrong}") from error
@@ -159,7 +159,7 @@ def falls_back(
 
     @wraps(method)
     def made(self: Owner, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        guard = self._guard
+        guard = self._home.guard
         if guard is None:
             return method(self, *args, **kwargs)
         kind = ALWAYS_NEW if changes else None

@@ -56,7 +56,7 @@ class Mixture:
         self.buffers = tuple(buffers)
         first = self.buffers[0]
         self.shares = tuple(share / math.fsum(shares) for share in shares)
-        self._layout = BatchLayout(first._layout)
+        self._layout = BatchLayout(first._home.layout)
         self._batches = Lender(self._layout, first.device)
         self._sender = Sender(self._layout)
         self._owed = [0.0] * len(self.buffers)
@@ -84,7 +84,7 @@ class Mixture:
     def ready(self, batch_size: int = 1) -> bool:
         """Whether at least `batch_size` rows are held and something can be drawn."""
         size = whole_batch(batch_size)
-        rows = sum(buffer._intake.rows for buffer in self.buffers)
+        rows = sum(buffer._home.intake.rows for buffer in self.buffers)
         return rows >= size and any(buffer.ready() for buffer in self.buffers)
 
     def empty_batch(self, batch_size: int) -> Batch:
@@ -269,7 +269,7 @@ def _check_alike(buffers: Any) -> None:
 
 
 def _form(buffer: ReplayBuffer) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-    columns = buffer._batch_layout.columns.items()
+    columns = buffer._home.batch_layout.columns.items()
     return {name: (field.shape, field.dtype) for name, field in columns}
 
 

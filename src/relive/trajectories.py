@@ -303,9 +303,9 @@ class TrajectoryStore:
                 says how many.
         """
         _check_choice(where, limit, damaged)
-        if not hasattr(buffer, "_layout"):
+        if not hasattr(buffer, "_home"):
             raise InputError(f"fill writes into a ReplayBuffer; given {shown(buffer)}")
-        if wrong := _differences(self._layout, buffer._layout, stored=False):
+        if wrong := _differences(self._layout, buffer._home.layout, stored=False):
             raise InputError(f"the buffer needs what the store has not: {'; '.join(wrong)}")
         if self._recorder is not None and self._recorder.has(buffer._tee):
             raise InputError("the buffer tees into this store; call buffer.tee(None) first")
@@ -442,7 +442,7 @@ def _check_choice(where: Any, limit: Any, damaged: Any) -> None:
 
 def _write(buffer: ReplayBuffer, episode: Episode, env: int) -> None:
     """Give an episode to a buffer, as a stream of its own."""
-    source, target = episode._layout, buffer._layout
+    source, target = episode._layout, buffer._home.layout
     given = {}
     for name in (*target.fields, "next_obs", *OURS):
         given[name] = _for_buffer(episode, target.tree[name], source, target)

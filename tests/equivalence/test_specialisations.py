@@ -112,7 +112,7 @@ def scalars() -> Iterator[dict[str, Any]]:
 def write(buffer: ReplayBuffer, num_envs: int) -> None:
     """Steps and streams of all kinds."""
     final = {}
-    if buffer._settings.resets == "same_step":
+    if buffer._home.settings.resets == "same_step":
         final = {"final_obs": steps(num_envs)["obs"]}
     for form in FORMS_OF_STEPS:
         buffer.add(**formed(steps(num_envs), form), **final)
@@ -167,7 +167,7 @@ def update(buffer: ReplayBuffer) -> None:
     buffer.update_priorities([ids[0], int(ids[1])], [np.float32(1), True])
     buffer.update_priorities(ids, np.zeros(5))
     buffer.update_priorities(ids, priorities=buffer.priorities(ids))
-    buffer._ops.rebuild(buffer._state)
+    buffer._home.ops.rebuild(buffer._state)
     if buffer.sampler.ranked:
         buffer.resort()
 

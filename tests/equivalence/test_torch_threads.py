@@ -44,7 +44,7 @@ def run(sampler: Sampler, kernels: str) -> tuple[ReplayBuffer, list[Batch]]:
     if buffer.prioritized:
         state.leaves[:ROWS] = torch.from_numpy(10 ** rng.uniform(-6, 6, ROWS))
         state.words[w.SCALE] = 20  # so that the total of these fits
-        buffer._ops.rebuild(state)
+        buffer._home.ops.rebuild(state)
         buffer.check()
     batches = []
     new_rows, batch_size, rounds = PARTS[kernels]

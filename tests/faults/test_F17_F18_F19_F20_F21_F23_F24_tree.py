@@ -180,7 +180,7 @@ def test_F23_more_rows_than_float32_can_count_are_all_drawn() -> None:
     state.words[w.SCALE] = 30
     state.leaves[: capacity // 2] = 2
     state.leaves[capacity // 2 : capacity] = 1
-    buffer._ops.rebuild(state)
+    buffer._home.ops.rebuild(state)
     assert state.word(w.TOTAL) == capacity * 3 // 2 * 2**30
     ids = torch.cat([buffer.sample(1000).ids for _ in range(100)])
     assert float((ids >= capacity // 2).float().mean()) == pytest.approx(1 / 3, abs=0.006)

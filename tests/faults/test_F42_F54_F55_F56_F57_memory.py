@@ -187,7 +187,7 @@ def test_F56_a_plan_tells_the_bytes_without_allocating(capacity: int, settings: 
     fields = {"obs": Field((17,)), "action": Field((6,))}
     planned = plan(capacity, fields, batch_size=0, **settings)
     buffer = ReplayBuffer(capacity, fields, autoreset="disabled", **settings)
-    tensors = [*buffer._state.tensors().values(), buffer._intake.staging]
+    tensors = [*buffer._state.tensors().values(), buffer._home.intake.staging]
     allocated = sum(tensor.untyped_storage().nbytes() for tensor in tensors)
     assert planned.total == pytest.approx(allocated, rel=0.01)
     assert buffer.memory() == planned

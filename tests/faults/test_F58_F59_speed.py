@@ -31,7 +31,7 @@ def filled(
         generator = torch.Generator().manual_seed(0)
         state.leaves[:rows] = torch.rand(rows, generator=generator) + 0.01
         state.words[w.SCALE] = 30
-        buffer._ops.rebuild(state)
+        buffer._home.ops.rebuild(state)
     return buffer
 
 

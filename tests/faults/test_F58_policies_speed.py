@@ -34,7 +34,7 @@ def filled(capacity: int, sampler: str, policy: str) -> ReplayBuffer:
         generator = torch.Generator().manual_seed(0)
         state.leaves[:capacity] = torch.rand(capacity, generator=generator) + 0.01
         state.words[w.SCALE] = 30
-        buffer._ops.rebuild(state)
+        buffer._home.ops.rebuild(state)
     return buffer
 
 

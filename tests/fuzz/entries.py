@@ -65,7 +65,7 @@ def steps(buffer: ReplayBuffer, *axes: int) -> dict[str, Any]:
         array = np.ones((*axes, *field.shape))
         return array if field.dtype.is_floating_point else array.astype(np.int16)
 
-    given = {name: of(field) for name, field in buffer._layout.fields.items()}
+    given = {name: of(field) for name, field in buffer._home.layout.fields.items()}
     flags = {"terminated": np.zeros(axes, bool), "truncated": np.zeros(axes, bool)}
     return {**given, "next_obs": given["obs"], "reward": np.ones(axes, np.float32), **flags}
 
@@ -87,7 +87,7 @@ def of_buffer(buffer: ReplayBuffer, rng: np.random.Generator, folder: Path) -> l
     newest = buffer.stats()["added"]
     lanes = buffer.num_envs
     added = steps(buffer, lanes)
-    if buffer._settings.resets == "same_step":
+    if buffer._home.settings.resets == "same_step":
         added |= {"terminated": np.ones(lanes, bool), "final_obs": added["next_obs"]}
     discount = np.ones(4, np.float32)
     every = {**steps(buffer, 4, lanes), "env": None}

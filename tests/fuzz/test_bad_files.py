@@ -39,7 +39,7 @@ def saved(buffer: ReplayBuffer, folder: Path) -> Files:
     for save in range(2):
         for _ in range(3):
             given = steps(buffer, buffer.num_envs)
-            final = {"final_obs": None} if buffer._settings.resets == "same_step" else {}
+            final = {"final_obs": None} if buffer._home.settings.resets == "same_step" else {}
             buffer.add(**given, **final)
         if buffer.prioritized:
             ids = buffer.live_ids()

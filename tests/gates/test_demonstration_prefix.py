@@ -50,7 +50,7 @@ def pinned(place: dict[str, Any], online: int = 0, **settings: Any) -> ReplayBuf
 
 def by_slot(buffer: ReplayBuffer, slots: list[int]) -> list[float]:
     """The obs in these slots."""
-    offset = buffer._layout.columns["obs"].offset
+    offset = buffer._home.layout.columns["obs"].offset
     found = buffer._state.rows.cpu()[slots, offset : offset + 4].contiguous()
     return found.view(torch.float32).view(-1).tolist()
 

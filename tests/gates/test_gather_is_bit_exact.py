@@ -99,7 +99,7 @@ def test_a_batch_may_lie_off_a_cache_line(place: dict[str, Any]) -> None:
     written = Written(FIELDS["every dtype"], ROWS, seed=4)
     buffer = filled(written, **place)
     buffer.extend(**written.steps())
-    layout = buffer._batch_layout
+    layout = buffer._home.batch_layout
     nbytes = layout.arena_bytes(19)
     for shift in (8, 24, 40):
         memory = np.full(nbytes + 64, 7, np.uint8)

@@ -304,8 +304,8 @@ FAULTS = (
     Fault(
         "the host looks at the ids of an update",
         "buffer.py",
-        '        wanted = vector("ids", ids, torch.int64, self._device)\n',
-        '        wanted = vector("ids", ids, torch.int64, self._device)\n'
+        '        wanted = vector("ids", ids, torch.int64, self._home.device)\n',
+        '        wanted = vector("ids", ids, torch.int64, self._home.device)\n'
         "        if len(wanted) and wanted.min().item() < -1:\n"
         '            raise InputError("an id is negative")\n',
         (f"{NO_WAITS}[proportional]",),
@@ -326,9 +326,9 @@ FAULTS = (
     ),
     Fault(
         "how many rows there are goes to a kernel by value",
-        "buffer.py",
-        "                total=len(batch),\n",
-        "                total=max(len(batch), self._intake.rows),\n",
+        "home.py",
+        "            total=len(batch),\n",
+        "            total=max(len(batch), self.intake.rows),\n",
         (f"{GPU}/test_public_launches.py::test_whatever_varies_a_call_launches_the_same",),
     ),
     Fault(

@@ -70,7 +70,7 @@ class Pair:
     def add(self, given: list[Step]) -> None:
         given = given[: self.num_envs]
         final = {}
-        if self.buffer._settings.resets == "same_step":  # the true one is elsewhere
+        if self.buffer._home.settings.resets == "same_step":  # the true one is elsewhere
             final["final_obs"] = np.array([step.next_obs for step in given], np.float32)
         shown = [
             step._replace(next_obs=77) if final and (step.terminated or step.truncated) else step

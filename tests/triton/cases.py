@@ -111,11 +111,11 @@ def steps(buffer: ReplayBuffer, *axes: int) -> dict[str, torch.Tensor]:
     number = torch.arange(1.0, torch.Size(axes).numel() + 1).view(axes)
     values = {
         name: (number.view(*axes, *[1] * len(field.shape)) / 512).expand(*axes, *field.shape)
-        for name, field in buffer._layout.fields.items()
+        for name, field in buffer._home.layout.fields.items()
     }
     return {
         "obs": values["obs"].contiguous(),
-        "action": values["action"].to(buffer._layout.fields["action"].dtype).contiguous(),
+        "action": values["action"].to(buffer._home.layout.fields["action"].dtype).contiguous(),
         "reward": number / 7,
         "next_obs": values["obs"].flip(-1).contiguous(),
         "terminated": number % 7 == 0,
@@ -184,12 +184,12 @@ def taken_down(
 
         return note
 
-    own, intake = buffer._ops, buffer._intake
-    buffer._ops = intake._ops = Operations(**{name: take_down(name) for name in OPERATIONS})
+    own, intake = buffer._home.ops, buffer._home.intake
+    buffer._home.ops = intake._ops = Operations(**{name: take_down(name) for name in OPERATIONS})
     try:
         call()
     finally:
-        buffer._ops = intake._ops = own
+        buffer._home.ops = intake._ops = own
     (only,) = seen
     return only
 

@@ -183,14 +183,14 @@ class Life:
 
     def state(self) -> None:
         """The state of the one on the device goes into another on the device."""
-        settings = self.gpu._settings.arguments()
+        settings = self.gpu._home.settings.arguments()
         other = ReplayBuffer(**settings)
         other.load_state_dict(self.gpu.state_dict())
         self.gpu = other
 
     def crossed(self) -> None:
         """Each is what was saved of the other."""
-        rows_on = self.gpu._settings.rows_on
+        rows_on = self.gpu._home.settings.rows_on
         self.gpu.save(self.folder / "gpu")
         self.cpu.save(self.folder / "cpu")
         self.gpu = ReplayBuffer.load(self.folder / "cpu", device="cuda")
@@ -201,7 +201,7 @@ class Life:
 
     def compare(self) -> None:
         assert_same_buffer_there(self.device, self.gpu, self.cpu)
-        assert self.gpu._intake.rows <= len(self.cpu)
+        assert self.gpu._home.intake.rows <= len(self.cpu)
 
 
 def live(name: str, device: Device, folder: Path, calls: int) -> None:

@@ -92,7 +92,7 @@ def new_buffer(kind: str, capacity: int = CAPACITY, **settings: Any) -> ReplayBu
 def one_step(buffer: ReplayBuffer) -> dict[str, Tensor]:
     """A step of every environment, with all that its buffer asks for."""
     step = steps(buffer, buffer.num_envs)
-    final = {"final_obs": step["obs"] / 2} if buffer._settings.resets == "same_step" else {}
+    final = {"final_obs": step["obs"] / 2} if buffer._home.settings.resets == "same_step" else {}
     return {**step, **final}
 
 

@@ -179,9 +179,9 @@ def load(
 
 def _check(buffer: Any, where: Any, limit: Any) -> None:
     """Refuse arguments that cannot be meant, before anything is read."""
-    if not hasattr(buffer, "_layout"):
+    if not hasattr(buffer, "_home"):
         raise InputError(f"load writes into a ReplayBuffer; given {shown(buffer)}")
-    if own := sorted(set(buffer._layout.fields) - {"obs", "action"}):
+    if own := sorted(set(buffer._home.layout.fields) - {"obs", "action"}):
         raise InputError(f"no file has the buffer's own fields {own}; give them to extend yourself")
     if where is not None and not callable(where):
         raise InputError(f"where is a Filter or a function of an episode; given {shown(where)}")
@@ -191,9 +191,9 @@ def _check(buffer: Any, where: Any, limit: Any) -> None:
 
 def _keys(buffer: ReplayBuffer) -> list[str] | None:
     """Dotted names of the observations that the buffer has; None where they are no dict."""
-    if isinstance(buffer._layout.tree["obs"], str):
+    if isinstance(buffer._home.layout.tree["obs"], str):
         return None
-    names = (name for name in buffer._layout.columns if name.startswith("obs."))
+    names = (name for name in buffer._home.layout.columns if name.startswith("obs."))
     return [name.removeprefix("obs.") for name in names]
 
 
@@ -210,13 +210,13 @@ def _fitted(buffer: ReplayBuffer, episode: Demonstration) -> Demonstration:
     Raises:
         InputError: A shape, dtype or key that does not fit.
     """
-    tree = buffer._layout.tree
+    tree = buffer._home.layout.tree
     fitting = {
         name: _fit(getattr(episode, name), tree[name], buffer)
         for name in ("obs", "action", "next_obs")
     }
     episode = replace(episode, **fitting)
-    Stream(buffer._layout, _columns(episode, 0, len(episode)), num_lanes=None)
+    Stream(buffer._home.layout, _columns(episode, 0, len(episode)), num_lanes=None)
     return episode
 
 
@@ -228,7 +228,7 @@ def _fit(values: Any, tree: Any, buffer: ReplayBuffer) -> Any:
                 f"{tree}: the file has a dict of {sorted(values)}, the buffer one array; make the "
                 "buffer with fields of those names"
             )
-        shape = buffer._layout.columns[tree].field.shape
+        shape = buffer._home.layout.columns[tree].field.shape
         narrow = not isinstance(values, dict) and {values.shape[1:], shape} == {(), (1,)}
         return values.reshape(len(values), *shape) if narrow else values
     if not isinstance(values, dict) or not tree.keys() <= values.keys():

@@ -43,7 +43,7 @@ def columns_of(
     """Values of any bits for so many steps; the columns begin at the byte `start` of something."""
     generator = torch.Generator().manual_seed(seed)
     found: list[Column] = []
-    for name, column in buffer._layout.columns.items():
+    for name, column in buffer._home.layout.columns.items():
         size = column.field.stored_dtype.itemsize
         memory = torch.randint(
             0, 256, (start * size + count * column.nbytes,), dtype=torch.uint8, generator=generator
@@ -60,7 +60,7 @@ def columns_of(
 
 
 def without(buffer: ReplayBuffer, columns: list[Column], *names: str) -> list[Column]:
-    offsets = [buffer._layout.columns[name].offset for name in names]
+    offsets = [buffer._home.layout.columns[name].offset for name in names]
     return [column for column in columns if column[0] not in offsets]
 
 
@@ -85,8 +85,8 @@ def give(
     ours, other = buffers
     options = {"ready_made": ready_made, "close": close}
     with checked(shuffle=seed), launches(at_most=3) as launched:
-        cuda.extend(ours._state, columns, count, lanes, ours._intake.staging, **options)
-    reference.extend(other._state, columns, count, lanes, other._intake.staging, **options)
+        cuda.extend(ours._state, columns, count, lanes, ours._home.intake.staging, **options)
+    reference.extend(other._state, columns, count, lanes, other._home.intake.staging, **options)
     assert_same_state(ours, other)
     return launched
 
@@ -180,7 +180,7 @@ def test_rows_of_larger_tensors_are_launched_alike() -> None:
                 row,
                 1,
                 range(1),
-                buffer._intake.staging,
+                buffer._home.intake.staging,
                 ready_made=False,
                 close=False,
             )

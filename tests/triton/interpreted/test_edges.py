@@ -70,7 +70,7 @@ def test_a_mixture_is_not_captured_since_the_host_divides_its_batches(device: An
 @pytest.mark.parametrize("way", [("cpu", "cuda"), ("cuda", "cpu")])
 def test_a_state_goes_from_one_device_to_the_other(way: tuple[str, str]) -> None:
     first, second = (filled(device=name, n_step=2) for name in way)
-    assert first._layout.row_bytes != second._layout.row_bytes
+    assert first._home.layout.row_bytes != second._home.layout.row_bytes
     step = {"obs": 1.0, "action": 2, "reward": 3.0, "next_obs": 4.0}
     first.add(**step, terminated=False, truncated=False)  # waits for its window
     first.update_priorities([3, 4], [0.25, 2.0])

@@ -119,7 +119,7 @@ def test_every_stored_value_is_read_as_the_cpu_reads_it(store: torch.dtype) -> N
     """All 2^8 or 2^16 of them, NaNs with their bits too."""
     values = 2 ** (8 * store.itemsize)
     buffer = wrapped({"obs": Field((values,), store=store), "action": Field()}, capacity=1)
-    offset = buffer._layout.columns["obs"].offset
+    offset = buffer._home.layout.columns["obs"].offset
     stored = torch.arange(values).to(torch.int32)
     stored = stored.to(torch.uint8) if store == torch.uint8 else stored.to(torch.int16)
     buffer._state.rows[0, offset : offset + stored.nbytes] = stored.view(torch.uint8)

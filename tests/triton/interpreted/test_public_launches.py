@@ -253,7 +253,7 @@ def test_replays_go_on_as_calls_one_by_one_would(device, kind):
     gpu.add(**arrays(given.step))  # and one by one
     cpu.add(**given.step)
     assert_same_buffer_there(device, gpu, cpu)
-    assert gpu._intake.rows <= len(cpu)
+    assert gpu._home.intake.rows <= len(cpu)
 
 
 def test_replays_overwrite_nothing_that_a_save_in_the_background_still_needs(device, tmp_path):

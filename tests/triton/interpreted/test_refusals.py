@@ -111,11 +111,11 @@ WRONG = {
 def test_a_step_that_does_not_fit_is_refused_before_anything_has_changed(device, what, place):
     given = Given("uniform")
     step = {**given.step, **WRONG[what]}
-    before = given.buffer._intake.rows
+    before = given.buffer._home.intake.rows
     with device.forbid_waits():
         with pytest.raises(InputError, match=what.partition("_")[0] if "_" in what else "given"):
             given.buffer.add(**(there(step) if place == "device" else arrays(step)))
-        assert given.buffer._intake.rows == before == 0
+        assert given.buffer._home.intake.rows == before == 0
     assert len(given.buffer) == 0
 
 

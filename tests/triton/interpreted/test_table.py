@@ -43,7 +43,7 @@ def filled(device, kind, tmp_path):
     """A buffer that has rows, and what its calls need."""
     given = Given(kind, tmp_path)
     given.fill()
-    with TrajectoryStore(tmp_path / "episodes", given.buffer._layout.fields) as given.store:
+    with TrajectoryStore(tmp_path / "episodes", given.buffer._home.layout.fields) as given.store:
         yield given
         given.buffer.tee(None)
 
@@ -81,7 +81,7 @@ def nothing_changes(device, buffer):
     """Neither on the device nor in what the host knows."""
 
     def known():
-        intake = buffer._intake
+        intake = buffer._home.intake
         return intake.rows, intake.next_id, dict(buffer._state.workspace).get("updates")
 
     before, knew = here(device, buffer), known()

@@ -55,7 +55,7 @@ def with_kernels(buffer: ReplayBuffer, seed: int = 0) -> ReplayBuffer:
     """The buffer, which writes by the kernels of this module from now on."""
     order = random.Random(seed)
     writes = {name: watched(getattr(cuda, name), order) for name in WRITES}
-    buffer._intake._ops = operations(buffer.device, "cpu")._replace(**writes)
+    buffer._home.intake._ops = operations(buffer.device, "cpu")._replace(**writes)
     return buffer
 
 
@@ -251,7 +251,7 @@ def test_steps_that_wait_after_many_others_take_one_launch_more() -> None:
             columns,
             9,
             range(1),
-            buffer._intake.staging,
+            buffer._home.intake.staging,
             ready_made=False,
             close=False,
         )

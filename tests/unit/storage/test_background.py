@@ -352,7 +352,7 @@ def test_rows_that_another_device_pads_otherwise_are_loaded(tmp_path, monkeypatc
     buffer.save(tmp_path)
     monkeypatch.setattr("relive.storage.memory.ROW_ALIGNMENT", {"cpu": 96})
     other = ReplayBuffer.load(tmp_path, device="cpu")
-    assert other._layout.row_bytes != buffer._layout.row_bytes
+    assert other._home.layout.row_bytes != buffer._home.layout.row_bytes
     other.check()
     ours, theirs = buffer.all(), other.all()
     assert torch.equal(ours.ids, theirs.ids)

@@ -212,7 +212,7 @@ def test_a_buffer_holds_the_bytes_that_were_planned(
         planned = plan(capacity, fields, batch_size=0, **settings)
         assert one.memory() == planned
         state = sum(t.numel() * t.element_size() for t in one._state.tensors().values())
-        staging = one._intake.staging.numel()
+        staging = one._home.intake.staging.numel()
         assert planned.total == state + staging
         assert planned.priorities == 4 * len(one._state.leaves) + 4 * len(one._state.errors)
 

@@ -83,7 +83,7 @@ def test_memory_equals_what_is_allocated(capacity, sampler, track_reuse):
     settings = {"sampler": sampler, "n_step": 3, "num_envs": 1, "track_reuse": track_reuse}
     buffer = ReplayBuffer(capacity, STATES, **settings)
     held = sum(tensor.nbytes for tensor in buffer._state.tensors().values())
-    held += buffer._intake.staging.nbytes
+    held += buffer._home.intake.staging.nbytes
     assert buffer.memory().total == held
     assert plan(capacity, STATES, batch_size=0, **settings) == buffer.memory()
 

@@ -347,5 +347,5 @@ def test_settings_come_back_as_they_were(tmp_path):
         buffer = ReplayBuffer(9, fields, **settings)
         buffer.save(tmp_path / str(number))
         loaded = ReplayBuffer.load(tmp_path / str(number))
-        assert loaded._settings == buffer._settings
-        assert loaded._layout.fields == fields
+        assert loaded._home.settings == buffer._home.settings
+        assert loaded._home.layout.fields == fields
