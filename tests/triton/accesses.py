@@ -1,9 +1,9 @@
 """What the programs of one launch touch, and whether a GPU may do it in an order that matters.
 
 granule   the bytes that every access of the launch consists of
-who       the thread behind an access, as far as it can be told: the lane, if the block has at
-          least as many lanes as the program has threads; otherwise all threads load and the
-          first stores
+who       the thread behind an access, as far as it can be told: the lane, if the block has as
+          many lanes as the program has threads; with more lanes, loads and stores may spread them
+          over the threads in ways of their own; with fewer, all threads load and the first stores
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class Accesses:
         if num_lanes < self.threads:
             lanes = np.full(len(lanes), EVERY_THREAD if kind == LOAD else FIRST_THREAD, np.int64)
         else:
-            lanes = lanes * 256 + num_lanes.bit_length()  # lanes of other blocks are other threads
+            way = 4 * num_lanes.bit_length()  # lanes of other blocks are other threads
+            lanes = lanes * 256 + way + (kind if num_lanes > self.threads else 0)
         number = self.programs.setdefault(program, len(self.programs))
         self.noted.append(Access(kind, number, barriers, addresses, size, lanes))
 

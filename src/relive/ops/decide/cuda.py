@@ -125,6 +125,7 @@ def decided(slots, new, stamps, i, mask):
     slot = tl.load(slots + i, mask=mask, other=-1)
     is_last = tl.load(stamps + slot, mask=slot >= 0, other=-1) == i
     asked = tl.load(new + i, mask=mask, other=KEEP)
+    tl.debug_barrier()  # more lanes than threads: who loads need not be who stores
     tl.store(slots + i, tl.where(is_last, slot, -1), mask=mask)
     return slot, asked, is_last & (asked > KEEP)
 
@@ -148,6 +149,7 @@ def weigh(words, leaves, slots, new, stamps, changes, i, mask, AS_LEAVES: tl.con
         counts = counts & (leaf != old)
     unit = power_of_two(tl.load(words + w.SCALE))
     grows = mass_change(old, leaf, unit, is_set)
+    tl.debug_barrier()  # as above
     tl.store(leaves + slot, leaf, mask=is_set)
     tl.store(changes + i, grows, mask=mask)
     tl.store(new + i, tl.where(is_set, leaf, -1.0), mask=mask)

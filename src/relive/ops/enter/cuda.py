@@ -56,6 +56,7 @@ def fill(
         k = start + tl.arange(0, LEAVES)
         slots = slots_from(words, first, k)
         masses += mass_of(tl.load(leaves + slots, mask=k < count, other=0.0), unit)
+        tl.debug_barrier()  # more lanes than threads: who loads a leaf need not be who stores it
         tl.store(leaves + slots, tl.zeros((LEAVES,), tl.float32) + leaf, mask=k < count)
     rest = tl.load(words + w.TOTAL) - tl.sum(masses, 0)
     coarse = tl.minimum(scale, roomy_scale(words, leaf))

@@ -220,6 +220,7 @@ def _assign(
         leaf = tl.load(new + i, mask=mask, other=0.0)
         old = tl.load(leaves + slot, mask=mask, other=0.0)
         grown = mass_change(old, leaf, unit, mask)
+        tl.debug_barrier()  # more lanes than threads: who loads need not be who stores
         tl.store(leaves + slot, leaf, mask=mask)
         tl.store(changes + i, grown, mask=mask)
         taken += mass_of(old, unit)
