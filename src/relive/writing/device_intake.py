@@ -225,8 +225,15 @@ class DeviceIntake(Intake):
         rows = self._here(lanes)
         for name, value in final.items():
             given = columns[name].view(num_envs, *value.shape[1:])
-            columns[name] = given.index_copy(0, rows, value)
+            # as bytes: torch copies rows of few dtypes
+            put = _bytes(given).index_copy(0, rows, _bytes(value))
+            columns[name] = put.view(value.dtype).view(given.shape)
         return out_of_range
+
+
+def _bytes(values: Tensor) -> Tensor:
+    """The bytes of each row, uint8 `[E, bytes]`."""
+    return values.reshape(len(values), values[0].numel()).view(torch.uint8)
 
 
 def _any_on_device(values: Any) -> bool:

@@ -142,7 +142,9 @@ def _narrowed(column: Column, value: Any) -> tuple[Any, int | Tensor]:
     if isinstance(value, Tensor) or column.array_dtype is None:
         given = as_tensor(value)
         narrow = given.to(dtype)
-        outside = (given.isfinite() & ~narrow.isfinite()).sum()
+        # torch does not ask numbers of 8 bits whether they are finite
+        known = narrow.float() if dtype.itemsize == 1 else narrow
+        outside = (given.isfinite() & ~known.isfinite()).sum()
         return narrow, int(outside) if outside.is_cpu else outside
     try:
         with np.errstate(over="raise"):

@@ -4,11 +4,20 @@ What the host can tell is refused with a typed error before anything has changed
 device knows (ids, priorities, numbers) is skipped and counted, since the host does not wait.
 """
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
-from relive import ConfigError, InputError, Proportional, UnsupportedError
+from relive import (
+    ConfigError,
+    Field,
+    InputError,
+    Proportional,
+    ReplayBuffer,
+    UnsupportedError,
+)
 from relive.ops import dispatch
 from tests.triton.pretended import pretended
 from tests.triton.table import BATCH, Given, arrays, new_buffer, there
@@ -125,6 +134,33 @@ def test_flags_on_the_device_need_final_observations_at_every_step(device):
     with device.forbid_waits(), pytest.raises(InputError, match="final_obs is missing"):
         given.buffer.add(**step)
     assert len(given.buffer) == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint16, torch.uint64, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 1)])
+def test_final_observations_of_the_host_go_into_rows_of_any_dtype(device, dtype, shape):
+    fields = {"obs": Field(shape, dtype), "action": Field()}
+    numbers = torch.arange(3 * math.prod(shape)).view(3, *shape).to(torch.float32)
+    step = {"obs": numbers.to(dtype), "next_obs": (numbers + 1).to(dtype)}
+    finals = np.array([None, None, None], dtype=object)
+    finals[1] = (numbers[1] % 2).to(dtype)
+    rest = {
+        "action": np.zeros(3, np.float32),
+        "reward": np.zeros(3, np.float32),
+        "terminated": np.array([False, True, False]),
+        "truncated": np.zeros(3, bool),
+        "final_obs": finals,
+    }
+    cpu, cuda = (
+        ReplayBuffer(9, fields, num_envs=3, autoreset="same_step", device=where)
+        for where in ("cpu", "cuda")
+    )
+    cpu.add(**step, **rest)
+    with device.forbid_waits():
+        cuda.add(**there(step), **rest)
+    ours, theirs = (buffer.all().next_obs.cpu().float() for buffer in (cuda, cpu))
+    assert torch.equal(ours, theirs)
+    assert torch.equal(theirs[1], numbers[1] % 2)
 
 
 def test_arrays_of_the_host_may_be_overwritten_at_once(device):

@@ -1,5 +1,7 @@
 """Fields that are stored in fewer bits than a batch holds."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -174,3 +176,24 @@ def test_the_sign_of_a_reward_of_zero_is_kept_where_nothing_is_folded(kernels, n
     buffer = image_buffer(kernels, n_step=n_step)
     buffer.add(**{**step(np.zeros(3, np.uint8)), "reward": reward, "terminated": True})
     assert torch.signbit(buffer.all().reward).tolist() == [np.signbit(reward)]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "stored", "outside"),
+    [
+        (torch.float16, [1.0, 2.30078125, 448.0], 0),
+        (torch.bfloat16, [1.0, 2.296875, 448.0], 0),
+        (torch.float8_e4m3fn, [1.0, 2.25, 448.0], 0),
+        (torch.float8_e4m3fnuz, [1.0, 2.25, math.nan], 1),  # the largest is 240
+        (torch.float8_e5m2, [1.0, 2.5, 448.0], 0),
+        (torch.float8_e5m2fnuz, [1.0, 2.5, 448.0], 0),
+    ],
+)
+@pytest.mark.parametrize("form", [np.float32, torch.tensor])
+def test_floats_of_every_width_are_taken(dtype, stored, outside, form):
+    buffer = ReplayBuffer(4, {"obs": Field((3,), dtype), "action": Field()})
+    given = form([1.0, 2.3, 448.0])
+    buffer.add(obs=given, action=0.0, reward=0.0, next_obs=given, terminated=True, truncated=False)
+    (found,) = buffer.rows([0]).obs.float().tolist()
+    assert found == pytest.approx(stored, rel=0, abs=0, nan_ok=True)
+    assert buffer.stats()["out_of_range"] == 2 * outside
