@@ -35,6 +35,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "host buffer": {"capture": "off", "buffer": "cpu"},
 }
 EVALUATED = 20  # greedy episodes
+TARGET_MOVES = 8  # calls with a burst of updates from one move of a target network to the next
+CAPTURED_AFTER = 3  # times that work of a kind is done until it is a graph
 
 
 def loop_of(
@@ -47,6 +49,7 @@ def loop_of(
     batch: int | None = None,
     capture: Any = "auto",
     buffer: Any = "same",
+    **settings: Any,
 ) -> Callable[[], None]:
     """A step of all environments and so many updates; the buffer has rows enough.
 
@@ -59,6 +62,7 @@ def loop_of(
         batch: Rows of one; `scale.batch` unless given.
         capture: As in `TrainConfig`.
         buffer: Its device.
+        settings: Of the agent that are not by default.
     """
     size = scale.batch if batch is None else batch
     config = TrainConfig(
@@ -70,7 +74,7 @@ def loop_of(
         replay=ReplayConfig(
             capacity=max(scale.rows, envs), batch_size=min(size, scale.rows), device=buffer
         ),
-        agent=CONFIGS[algorithm](),
+        agent=CONFIGS[algorithm](**settings),
     )
     parts = build(config)
     rollout, means = rollout_of(parts), MetricMeans()
@@ -156,15 +160,19 @@ def _gap_of(
 def many_environments(device: torch.device, scale: Scale) -> dict[str, Any]:
     """Environment steps a second, with thousands of environments."""
     envs = max(scale.envs)
-    few = replace(scale, rounds=min(scale.rounds, 3), calls=min(scale.calls, 20), warm_up=4)
+    few = replace(scale, rounds=min(scale.rounds, 3), calls=min(scale.calls, 20))
+    burst = max(1, envs // 64)
+    moves = TARGET_MOVES * burst  # the same place of every burst, so two graphs are all
     ratios = {
-        "an update every 64 steps": {"updates": max(1, envs // 64)},
+        "an update every 64 steps": {"updates": burst, "target_period": moves},
         "an update a step of all": {"updates": 1, "batch": max(8, envs // 64)},
         "none": {"updates": 0},
     }
     found: dict[str, Any] = {"environments": envs, "steps_per_s": {}}
     for name, how in ratios.items():
-        step = loop_of("dqn", device, scale, envs=envs, **{"updates": 1, **how})
+        step = loop_of("dqn", device, scale, envs=envs, **how)
+        for _ in range(CAPTURED_AFTER * TARGET_MOVES):
+            step()
         found["steps_per_s"][name] = 1e6 * envs / microseconds(step, device, few)["median"]
     return found
 

@@ -1093,6 +1093,11 @@ class ReplayBuffer:
         return self._home.failure
 
     @property
+    def is_saving(self) -> bool:
+        """Whether a save is under way in the background; no call can be captured meanwhile."""
+        return self._saver.active
+
+    @property
     def num_envs(self) -> int:
         """Environments that one `add` writes a step of."""
         return self._num_envs

@@ -32,8 +32,8 @@ class RealDevice:
     def forbid_waits(self) -> Iterator[None]:
         """Torch raises inside at what makes the host wait."""
         before = torch.cuda.get_sync_debug_mode()
-        torch.cuda.set_sync_debug_mode("error")
         try:
+            torch.cuda.set_sync_debug_mode("error")
             yield
         finally:
             torch.cuda.set_sync_debug_mode(before)

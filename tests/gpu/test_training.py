@@ -60,8 +60,8 @@ def test_a_step_waits_for_nothing(algorithm, capture):
     list(trainer.records())
     assert (trainer._updates.not_captured is None) == (capture == "on")
     before = trainer._agent.updates
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         for step in range(20):
             trainer._rollout.explore(0.5 - step / 100)
             trainer._updates.make(2, trainer._rollout.step)

@@ -625,8 +625,12 @@ def test_what_waits_cannot_be_captured(device, what):
     x, event = torch.zeros(2, device="cuda"), torch.cuda.Event()
     event.record()
     graph = torch.cuda.CUDAGraph()
-    with pytest.raises(RuntimeError, match=CAPTURING), torch.cuda.graph(graph):
+    default = torch.cuda.current_stream()
+    with pytest.raises(RuntimeError, match="previous error") as caught, torch.cuda.graph(graph):
         exec(NOT_CAPTURED[what], {"torch": torch, "x": x, "h": torch.zeros(2), "e": event})
+    assert CAPTURING in str(caught.value.__context__)
+    assert torch.cuda.current_stream() is not default
+    torch.cuda.set_stream(default)
     assert not torch.cuda.is_current_stream_capturing()
     with pytest.raises(RuntimeError, match="without a preceding successful capture"):
         graph.replay()

@@ -123,8 +123,8 @@ def _unreadable(state: State) -> Iterator[None]:
 @contextmanager
 def _torch_checks() -> Iterator[None]:
     before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         yield
     finally:
         torch.cuda.set_sync_debug_mode(before)

@@ -33,25 +33,36 @@ class LearningRate:
     ) -> None:
         self.schedule = Linear(start, start if end is None else end, max(1, planned_updates))
         self._updates = 0
-        self._words: Tensor | None = None  # start, end, the part of the way that is made
+        self._end: Tensor | None = None  # on a GPU, float32 []
         if torch.device(device).type != "cpu" and self.schedule.start != self.schedule.end:
-            self._words = torch.tensor([start, self.schedule.end, 0.0], device=device)
+            self.move(device)
+
+    def move(self, device: torch.device | str) -> None:
+        """Keep the count on a device from here on, with what is left of the way as a whole number.
+
+        A part of the way that grew by 1 / updates would have come to a halt long before its end:
+        float32 has 24 bits.
+        """
+        schedule = self.schedule
+        self._end = torch.tensor(schedule.end, dtype=torch.float32, device=device)
+        left = max(0, schedule.steps - self._updates)
+        self._left = torch.tensor(left, dtype=torch.int64, device=device)
 
     def next(self) -> float | Tensor:
         """The step size of the next update, which counts as made; float `[]` on a GPU if it varies.
 
         Waits for nothing.
         """
-        if self._words is None:
+        if self._end is None:
             self._updates += 1
             return self.schedule(self._updates - 1)
-        start, end, part = self._words.unbind()
-        size = torch.lerp(start, end, part.clamp(max=1.0))
-        part += 1.0 / self.schedule.steps
+        slope = (self.schedule.start - self.schedule.end) / self.schedule.steps
+        size = torch.add(self._end, self._left, alpha=slope)
+        self._left.sub_(1).clamp_(min=0)
         return size
 
     def set(self, updates: int) -> None:
         """Goes on as if so many updates had been made."""
         self._updates = updates
-        if self._words is not None:
-            self._words[2].fill_(updates / self.schedule.steps)
+        if self._end is not None:
+            self._left.fill_(max(0, self.schedule.steps - updates))

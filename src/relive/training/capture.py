@@ -34,11 +34,18 @@ class Graphs:
         generators: That the work draws from, besides the default one; their state goes on from
             replay to replay.
         most: Graphs that are kept; other work is done as it is.
+        not_now: Whether nothing can be captured at this moment; work is done as it is then.
     """
 
-    def __init__(self, generators: Iterable[torch.Generator] = (), most: int = MOST) -> None:
+    def __init__(
+        self,
+        generators: Iterable[torch.Generator] = (),
+        most: int = MOST,
+        not_now: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._generators = list(generators)
         self._most = most
+        self._not_now = not_now
         self._done: Counter[Hashable] = Counter()
         self._graphs: dict[Hashable, Any] = {}
         self._pool: Any = None
@@ -70,7 +77,11 @@ class Graphs:
         graph, parts = self._graphs.get(key), set(parts) or {key}
         if graph is not None:
             graph.replay()
-        elif len(self._graphs) >= self._most or any(self._done[part] < WARM_UP for part in parts):
+        elif (
+            len(self._graphs) >= self._most
+            or any(self._done[part] < WARM_UP for part in parts)
+            or self._not_now()
+        ):
             self._done.update(parts)
             work()
         else:
@@ -88,18 +99,25 @@ class Graphs:
         graph = new_graph()
         for generator in self._generators:
             graph.register_generator_state(generator)
+        stream, first = torch.cuda.current_stream(), None
         try:
             # other threads may use the device meanwhile, say to save the buffer's note
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-                work()
-        except NotNowError:
-            return None
+                try:
+                    work()
+                except Exception as error:
+                    first = error  # the end of the capture may raise another one
+                    raise
         except Exception as error:
+            torch.cuda.set_stream(stream)  # torch leaves its own in place then
+            first = first or error
+            if isinstance(first, NotNowError):
+                return None
             self._most = 0
-            what = " ".join(str(error).split())[:300]
+            what = " ".join(str(first).split())[:300]
             raise UnsupportedError(
                 f"the step cannot be captured in a CUDA graph: {what}"
-            ) from error
+            ) from first
         self._pool = graph.pool()
         return graph
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from relive.errors import DeviceLostError
+from relive.errors import DeviceLostError, UnsupportedError
 from relive.gpu.failures import loses_the_device, spares_the_device
 
 if TYPE_CHECKING:
@@ -20,11 +20,14 @@ _out_of_reach: list[Any] = []
 
 
 def can_go_on(config: TrainConfig, parts: Parts, error: BaseException) -> bool:
-    """Whether an error is that of a GPU which the run can do without."""
+    """Whether an error is that of a GPU which the run can do without.
+
+    That something cannot be captured, where it has to be, is none.
+    """
     on_gpu = "cuda" in (parts.agent.device.type, parts.buffer.device.type)
-    is_of_gpu = (
-        isinstance(error, DeviceLostError) or loses_the_device(error) or spares_the_device(error)
-    )
+    is_lost = isinstance(error, DeviceLostError) or loses_the_device(error)
+    is_refused = isinstance(error, UnsupportedError)
+    is_of_gpu = is_lost or (spares_the_device(error) and not is_refused)
     return on_gpu and is_of_gpu and config.replay.on_failure == "cpu"
 
 

@@ -55,7 +55,7 @@ class Updates:
     ) -> None:
         self._config, self._buffer, self._agent = config, buffer, agent
         self._batches, self._means = batches, means
-        self._graphs = Graphs(agent.generators)
+        self._graphs = Graphs(agent.generators, not_now=lambda: buffer.is_saving)
         sampler = buffer.sampler
         # of a buffer: calls of update_priorities, of which an update makes one a batch
         every = sampler.resort_every if isinstance(sampler, RankBased) else None

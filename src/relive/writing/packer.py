@@ -117,6 +117,7 @@ class Packer:
             if leaf.dtype is None:
                 leaf.lanes[lanes] = as_tensor(given).to(leaf.lanes)
             else:  # torch cannot index every unsigned type
+                given = given.cpu() if isinstance(given, Tensor) else given
                 leaf.lanes.numpy()[lanes] = np.asarray(given)
         return out_of_range
 

@@ -1,22 +1,26 @@
 """The benchmark for GPUs at small size on a pretended one: it runs, and its times mean nothing."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
+from benchmarks.gpu import training
 from benchmarks.gpu.__main__ import main
 from benchmarks.gpu.checks import CHECKS
 from benchmarks.gpu.flow import FLOW
 from benchmarks.gpu.rivals import Rebuilt, Rows
 from benchmarks.gpu.sections import SECTIONS
 from benchmarks.gpu.segment_tree import SegmentTree
-from benchmarks.gpu.training import TRAINING
+from benchmarks.gpu.training import TRAINING, WAYS, loop_of
 from benchmarks.gpu.workload import TINY
+from relive.agents import DQN
 from tests.triton.pretended import pretended
+from tests.triton.pretended.derivatives import stand_in_for_derivatives
 
 CPU = torch.device("cpu")
-NO_MEASURES = {**CHECKS, **FLOW, **TRAINING}  # a pretended device has no derivatives
+NO_MEASURES = {**CHECKS, **FLOW, **TRAINING}  # tests of their own, here and in tests/gpu
 
 
 @pytest.mark.parametrize("name", [n for n in SECTIONS if n not in NO_MEASURES])
@@ -25,6 +29,35 @@ def test_a_section_that_measures_runs_on_a_device(name):
         found = SECTIONS[name](torch.device("cuda"), TINY)
     assert found
     json.dumps(found)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_step_of_training_that_is_measured_runs_over_the_ends_of_episodes(way, monkeypatch):
+    stand_in_for_derivatives(monkeypatch)
+    with pretended():
+        step = loop_of("dqn", torch.device("cuda"), TINY, envs=2, **WAYS[way])
+        for _ in range(40):
+            step()
+
+
+def test_of_many_environments_only_replays_are_measured(monkeypatch):
+    stand_in_for_derivatives(monkeypatch)
+    learn, learned = DQN.learn, []
+    monkeypatch.setattr(DQN, "learn", lambda *given: learned.append(1) or learn(*given))
+    timed = []
+    monkeypatch.setattr(
+        training, "microseconds", lambda step, *_: timed.append(calls_of(step)) or {"median": 1.0}
+    )
+
+    def calls_of(step):
+        before = len(learned)
+        for _ in range(2 * training.TARGET_MOVES):
+            step()
+        return len(learned) - before
+
+    with pretended():
+        training.many_environments(torch.device("cuda"), replace(TINY, envs=(128,)))
+    assert timed == [0, 0, 0]
 
 
 @pytest.mark.parametrize(("is_least", "whole"), [(False, 15.0), (True, 1.0)])

@@ -5,6 +5,8 @@ import dataclasses
 import pytest
 import torch
 
+from relive import ReplayBuffer, UnsupportedError
+from relive.agents import DQN
 from relive.agents.kinds import CONFIGS
 from relive.training.config import ReplayConfig, TrainConfig
 from relive.training.loop import Trainer
@@ -27,14 +29,14 @@ def no_derivatives(monkeypatch):
     stand_in_for_derivatives(monkeypatch)
 
 
-def run_of(algorithm, device, *, capture="auto", lag=False, on_host=False):
+def run_of(algorithm, device, *, capture="auto", lag=False, on_host=False, buffer="same", steps=14):
     """A trainer that has made its steps, its records and its graphs."""
     env = "CartPole-v1" if algorithm == "dqn" else "Pendulum-v1"
     env = env if on_host else f"torch/{env}"
     config = TrainConfig(
         env=env,
         num_envs=ENVS,
-        total_steps=14 * ENVS,
+        total_steps=steps * ENVS,
         learning_starts=4 * ENVS,
         train_every=ENVS,
         log_every=7 * ENVS,
@@ -42,7 +44,7 @@ def run_of(algorithm, device, *, capture="auto", lag=False, on_host=False):
         capture=capture,
         eval_episodes=0,
         threads=1,
-        replay=ReplayConfig(capacity=40, batch_size=4, **RUNS[algorithm]),
+        replay=ReplayConfig(capacity=40, batch_size=4, device=buffer, **RUNS[algorithm]),
         agent=CONFIGS[algorithm](hidden=(4,), lr_end=0.0),
     )
     device.lag = lag
@@ -79,3 +81,45 @@ def test_between_two_looks_the_host_waits_for_nothing():
             for share in (0.5, 0.4, 0.3):
                 trainer._rollout.explore(share)
                 trainer._updates.make(1, trainer._rollout.step)
+
+
+def test_a_buffer_in_host_memory_takes_the_steps_of_environments_on_the_device():
+    with pretended() as device:
+        _, expected = run_of("dqn", device, capture="off", steps=30)
+        trainer, found = run_of("dqn", device, buffer="cpu", steps=30)
+        assert trainer._buffer.device.type == "cpu"
+        assert any("least_return" in record for record in found)  # episodes have ended
+        assert found == expected
+
+
+@pytest.mark.parametrize("capture", ["auto", "on"])
+def test_what_cannot_be_captured_is_named_and_leaves_its_stream(capture, monkeypatch):
+    learn = DQN.learn
+
+    def learn_and_look(self, batches, due):
+        batches[0].reward.max().item()
+        return learn(self, batches, due)
+
+    monkeypatch.setattr(DQN, "learn", learn_and_look)
+    with pretended() as device:
+        before = torch.cuda.current_stream()
+        if capture == "on":  # which is no failure of the device
+            with pytest.raises(UnsupportedError, match="not permitted when stream is capturing"):
+                run_of("dqn", device, capture="on")
+        else:
+            with pytest.warns(RuntimeWarning, match="not permitted when stream is capturing"):
+                trainer, _ = run_of("dqn", device)
+            assert "not permitted" in trainer._updates.not_captured
+        assert torch.cuda.current_stream() is before
+
+
+def test_while_a_save_is_under_way_nothing_is_captured(monkeypatch):
+    monkeypatch.setattr(ReplayBuffer, "is_saving", True)
+    with pretended() as device:
+        trainer, found = run_of("dqn", device, capture="on")
+        assert not len(trainer._updates._graphs)
+        monkeypatch.undo()
+        stand_in_for_derivatives(monkeypatch)
+        trainer, again = run_of("dqn", device, capture="on")
+        assert len(trainer._updates._graphs)
+        assert again == found

@@ -8,10 +8,11 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 from rich.console import Console as Terminal
 
 from relive.agents import DQN
-from relive.errors import DeviceLostError
+from relive.errors import DeviceLostError, UnsupportedError
 from relive.report.page import write_report
 from relive.training import resume, run
 from relive.training.console import Console
@@ -19,6 +20,7 @@ from relive.training.failures import without_gpu
 from relive.training.records import DeviceFailed
 from relive.training.run import run_settings
 from tests.triton.pretended import Device, pretended
+from tests.triton.pretended.derivatives import stand_in_for_derivatives
 from tests.triton.pretended.failures import dead, dead_device, failing_launch
 from tests.unit.training.test_resume import Interrupt, assert_same_run, told
 from tests.unit.training.test_run import Listener
@@ -96,6 +98,17 @@ def test_a_buffer_that_does_not_fit_is_on_the_cpu_and_the_run_says_so(
     assert [(failed["step"], failed["part"]) for failed in failures(out)] == [(0, "buffer")]
     without_failures(out)
     assert_same_run(whole, out)
+
+
+def test_what_cannot_be_captured_where_it_has_to_be_is_an_error_and_no_run_on_the_cpu(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in_for_derivatives(monkeypatch)
+    at_update(4, lambda: torch.zeros(1, device="cuda").item(), monkeypatch)
+    settings = {**SETTINGS, "device": "cuda", "capture": "on"}
+    with pytest.raises(UnsupportedError, match="cannot be captured"):
+        run(tiny({"device": "cuda"}, out=tmp_path / "out", **settings))
+    assert failures(tmp_path / "out") == []
 
 
 @pytest.mark.parametrize(

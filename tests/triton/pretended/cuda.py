@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,11 @@ def _names(device: Device) -> dict[str, Any]:
     default = streams()
 
     def set_sync_debug_mode(mode: int | str) -> None:
+        if not device.sync_debug_mode_was_set:  # torch sets the mode, and then tells this once
+            device.sync_debug_mode_was_set = True
+            device.sync_debug_mode = SYNC_DEBUG_MODES.get(mode, mode)
+            told = "Synchronization debug mode is a prototype feature and does not yet detect all"
+            warnings.warn(f"{told} synchronizing operations", UserWarning, stacklevel=2)
         device.sync_debug_mode = SYNC_DEBUG_MODES.get(mode, mode)
 
     def set_stream(stream: Stream) -> None:

@@ -52,7 +52,7 @@ class Device:
         self.streams: list[Stream] = []
         self.seen: Seen = {}
         self.order = Order()
-        self.sync_debug_mode = 0
+        self.sync_debug_mode, self.sync_debug_mode_was_set = 0, False
         self.has_failed = False
         self._lag = self._forbids = False
         self._lock = threading.RLock()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -10,7 +9,7 @@ import torch
 from tests.triton.pretended.streams import Stream, not_in_capture
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.triton.pretended.device import Device
 
@@ -21,6 +20,7 @@ class CUDAGraph:
     Attributes:
         works: What was captured; as on CUDA, nothing of it was done by that.
         reads, writes: First addresses of the memory that it uses.
+        is_refused: Whether something in it was.
     """
 
     owner: ClassVar[Device]
@@ -30,7 +30,7 @@ class CUDAGraph:
         self.works: list[Callable[[], Any]] = []
         self.reads: set[int] = set()
         self.writes: set[int] = set()
-        self.is_capturing = self.is_whole = False
+        self.is_capturing = self.is_whole = self.is_refused = False
 
     def register_generator_state(self, generator: torch.Generator) -> None:
         """Nothing: each replay draws from the generator itself."""
@@ -46,14 +46,15 @@ class CUDAGraph:
 
     def capture_end(self) -> None:
         """Every stream that was captured runs again."""
-        self._end()
-        self.is_whole = True
-
-    def _end(self) -> None:
         self.is_capturing = False
         for stream in self.owner.streams:
             if stream.graph is self:
                 stream.graph = None
+        if self.is_refused:
+            raise torch.AcceleratorError(
+                "CUDA error: operation failed due to a previous error during capture"
+            )
+        self.is_whole = True
 
     def replay(self) -> None:
         """Gives what was captured to the current stream, once more."""
@@ -79,20 +80,30 @@ class CUDAGraph:
         return 0, id(self)
 
 
-@contextmanager
-def graph(
-    cuda_graph: CUDAGraph,
-    pool: object = None,
-    stream: Stream | None = None,
-    capture_error_mode: str = "global",
-) -> Iterator[None]:
-    """Captures what is done inside, on a stream of its own."""
-    torch.cuda.synchronize()
-    with torch.cuda.stream(stream or torch.cuda.Stream()):
-        cuda_graph.capture_begin(pool, capture_error_mode)
-        try:
-            yield
-        except BaseException:
-            cuda_graph._end()
-            raise
-        cuda_graph.capture_end()
+class graph:  # noqa: N801 - as torch calls it
+    """Captures what is done inside, on a stream of its own.
+
+    As in torch, a capture that CUDA has refused something in ends with an error of its own, and
+    leaves its stream the current one.
+    """
+
+    def __init__(
+        self,
+        cuda_graph: CUDAGraph,
+        pool: object = None,
+        stream: Stream | None = None,
+        capture_error_mode: str = "global",
+    ) -> None:
+        self.cuda_graph = cuda_graph
+        self.how = pool, capture_error_mode
+        self.on_stream = torch.cuda.stream(stream or torch.cuda.Stream())
+
+    def __enter__(self) -> None:
+        torch.cuda.synchronize()
+        self.on_stream.__enter__()
+        self.cuda_graph.capture_begin(*self.how)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.cuda_graph.is_refused = isinstance(error, torch.AcceleratorError)
+        self.cuda_graph.capture_end()
+        self.on_stream.__exit__(kind, error, trace)

@@ -145,6 +145,8 @@ def graphs_on_the_cpu(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(capture, "new_graph", new_graph)
         patch.setattr(torch.cuda, "graph", capturing)
+        patch.setattr(torch.cuda, "current_stream", lambda: None)
+        patch.setattr(torch.cuda, "set_stream", lambda _: None)
         yield made
 
 

@@ -47,7 +47,7 @@ def made(config, monkeypatch, *, captured):
     parts = build(config)
     agent, buffer = parts.agent, parts.buffer
     rate = LearningRate(config.agent.lr, config.agent.lr_end, config.planned_updates, "cpu")
-    rate._words = torch.tensor([rate.schedule.start, rate.schedule.end, 0.0])
+    rate.move("cpu")
     agent.learning_rate = rate
     parts = parts._replace(buffer=Lent(buffer, BATCH))
     with monkeypatch.context() as patch:

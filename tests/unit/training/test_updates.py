@@ -56,7 +56,7 @@ def made(config, captured):
     buffer, agent = parts.buffer, parts.agent
     buffer.extend(**buffer_rows(agent))
     rate = LearningRate(config.agent.lr, config.agent.lr_end, 20, "cpu")
-    rate._words = torch.tensor([rate.schedule.start, rate.schedule.end, 0.0])
+    rate.move("cpu")
     agent.learning_rate = rate
     lent = Lent(buffer, BATCH)
     means = MetricMeans()
