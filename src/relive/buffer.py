@@ -861,6 +861,7 @@ class ReplayBuffer:
         device: str | torch.device | None = None,
         rows_on: RowsOn | None = None,
         kernels: Kernels = "auto",
+        on_failure: OnFailure | None = None,
     ) -> Self:
         """The buffer that was saved in a folder, as it was.
 
@@ -869,6 +870,7 @@ class ReplayBuffer:
             device: where it lives now; None for where it lived.
             rows_on: where on it; None for where they were, if that can be there.
             kernels: As in the constructor.
+            on_failure: As there; None for what was said then.
 
         Raises:
             InputError: no saved buffer is there, or one of another format.
@@ -891,7 +893,13 @@ class ReplayBuffer:
             )
         if rows_on is None and device is not None and known_device(device).type == "cpu":
             rows_on = "device"
-        wanted = {"kernels": kernels, "capacity": capacity, "device": device, "rows_on": rows_on}
+        where: dict[str, Any] = {
+            "kernels": kernels,
+            "device": device,
+            "rows_on": rows_on,
+            "on_failure": on_failure,
+        }
+        wanted = {"capacity": capacity, **where}
         wanted = {name: value for name, value in wanted.items() if value is not None}
         try:
             buffer = cls(**{**settings, **wanted})
@@ -905,9 +913,7 @@ class ReplayBuffer:
             if loading.read_settings(folder) == manifest:
                 raise
             # saved again while it was being read
-            return cls.load(
-                path, capacity=capacity, device=device, rows_on=rows_on, kernels=kernels
-            )
+            return cls.load(path, capacity=capacity, **where)
         same_rows = manifest["row_bytes"] == buffer._home.layout.row_bytes
         if same_rows and buffer.capacity == settings["capacity"]:
             buffer._saver.note(folder, manifest)  # the next save adds to what is there

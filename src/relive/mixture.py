@@ -174,9 +174,14 @@ class Mixture:
         else:
             wanted = [o + batch_size * s for o, s in zip(self._owed, shares, strict=True)]
         counts = [max(0, math.floor(rows)) for rows in wanted]
-        left = sorted(range(len(counts)), key=lambda n: (counts[n] - wanted[n], n))
-        for number in [n for n in left if ready[n]][: batch_size - sum(counts)]:
-            counts[number] += 1
+
+        def surplus(number: int) -> tuple[float, int]:
+            return counts[number] - wanted[number], number
+
+        while sum(counts) < batch_size:
+            counts[min((n for n, can in enumerate(ready) if can), key=surplus)] += 1
+        while sum(counts) > batch_size:  # others had drawn ahead, and gave less than nothing
+            counts[max((n for n, count in enumerate(counts) if count), key=surplus)] -= 1
         if not all(ready):
             return counts, self._owed
         return counts, [rows - count for rows, count in zip(wanted, counts, strict=True)]

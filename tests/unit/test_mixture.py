@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from relive import (
     ConfigError,
@@ -198,3 +200,35 @@ def test_batches_of_a_mixture_are_drawn_ahead():
         assert torch.equal(batch.ids, expected.ids)
         assert torch.equal(batch.reward, expected.reward)
     assert [buffer.stats()["progress"] for buffer in ahead.buffers] == [7, 7]
+
+
+UNEVEN = [(5, [50, 50, 50, 5, 1]), (32, [1000, 1000, 1000, 1, 1]), (1, [3, 1, 1, 3, 3])]
+
+
+@pytest.mark.parametrize(("batch_size", "shares"), UNEVEN)
+def test_buffers_of_small_shares_leave_the_others_their_rows(batch_size, shares):
+    mixture = Mixture([filled(100 * (k + 1)) for k in range(len(shares))], shares)
+    counts = np.zeros(len(shares))
+    for number in range(1, 121):
+        drawn = tags(mixture.sample(batch_size))
+        counts += [drawn.count(k + 1) for k in range(len(shares))]
+        expected = np.array(shares) / sum(shares) * batch_size * number
+        assert np.abs(counts - expected).max() < len(shares)
+
+
+@given(
+    st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=9),
+    st.integers(1, 40),
+    st.data(),
+)
+def test_the_rows_of_all_buffers_are_those_of_the_batch(shares, batch_size, data):
+    mixture = Mixture([filled(100 * (k + 1), rows=1) for k in range(len(shares))], shares)
+    for _ in range(60):
+        ready = [True] * len(shares)
+        if data.draw(st.integers(0, 9)) == 0:
+            ready[data.draw(st.integers(0, len(shares) - 1))] = False
+        counts, mixture._owed = mixture._divide(batch_size, ready)
+        assert sum(counts) == batch_size
+        assert min(counts) >= 0
+        assert not any(count for count, can in zip(counts, ready, strict=True) if not can)
+        assert max(map(abs, mixture._owed)) < 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import torch
 
 from relive.errors import ConfigError, InputError, shown
@@ -110,7 +111,7 @@ def tensors_of(
         given = shown(obs) if shape is None else f"shape {shape}"
         expected = ", ".join(["E", *map(str, fields.shape)])
         raise InputError(f"{name}: given {given}, expected an array [{expected}], E environments")
-    return torch.from_numpy(obs).to(device)
+    return torch.from_numpy(np.asarray(obs, order="C")).to(device)
 
 
 def count_envs(obs: Any) -> int:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-import statistics
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from relive.agents.kinds import algorithm_of
 from relive.cli.options import RunPath, parse
 from relive.envs import make_env
+from relive.envs.make import fields_in
 from relive.errors import ConfigError, InputError
-from relive.fields import fields_of
 from relive.report.read import CONFIG, read_config
 from relive.terminal.pieces import with_deviation
 from relive.training import REFERENCES, Video, evaluate, evaluation_seeds, load_policy
@@ -63,7 +64,7 @@ def run(words: Sequence[str]) -> int:
     with cpu_settings(options.threads), video or nullcontext():
         returns = evaluate(agent, env, seeds, film=video and video.take)
     print("returns   ", "  ".join(f"{value:g}" for value in returns))
-    mean, deviation = with_deviation(statistics.fmean(returns), statistics.pstdev(returns))
+    mean, deviation = with_deviation(float(np.mean(returns)), float(np.std(returns)))
     print(f"mean       {mean} ± {deviation}")
     print(f"range      {min(returns):g} to {max(returns):g}")
     if env in REFERENCES:
@@ -94,7 +95,7 @@ def policy_of(path: Path, env_id: str) -> Agent:
     """
     agent = load_policy(path)
     with closing(make_env(env_id)) as env:
-        obs, actions = fields_of(env)["obs"], actions_of(env, algorithm_of(agent.config))
+        obs, actions = fields_in(env)["obs"], actions_of(env, algorithm_of(agent.config))
     if (agent.obs, agent.actions) != (obs, actions):
         raise InputError(
             f"the policy in {path} is for observations {agent.obs} and actions {agent.actions},"

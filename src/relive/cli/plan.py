@@ -9,9 +9,9 @@ import torch
 
 from relive.cli.closest import unknown
 from relive.cli.options import console, parse
-from relive.envs.make import make_env
+from relive.envs.make import fields_in, make_env
 from relive.errors import ConfigError
-from relive.fields import Field, fields_of
+from relive.fields import Field
 from relive.numbers import size
 from relive.sampling import Proportional, RankBased, Uniform
 from relive.storage.memory import MemoryPlan, free_memory, plan
@@ -106,7 +106,7 @@ def fields(options: PlanOptions) -> dict[str, Any]:
     if options.env is not None:
         env = make_env(options.env)
         try:
-            return fields_of(env)
+            return fields_in(env)
         finally:
             env.close()
     if options.obs_dtype not in DTYPES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -28,7 +29,7 @@ class Replayable(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: Env[Any, Any]) -> None:
         super().__init__(env)
-        self._stream = np.random.default_rng(0)
+        self._stream = np.random.default_rng()  # until a reset is given a seed
         self._seed: int | None = None
         self._actions = np.empty(0)
         self._length = 0
@@ -66,6 +67,8 @@ class Replayable(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._actions[self._length] = action
         self._length += 1
         obs, reward, terminated, truncated, _ = self.env.step(action)
+        if terminated or truncated:  # kept beyond the next reset, which may write into it
+            obs = copy.deepcopy(obs)
         return obs, reward, terminated, truncated, {}
 
     def episode(self) -> dict[str, Any]:

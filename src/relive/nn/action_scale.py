@@ -47,7 +47,9 @@ class ActionScale:
                 "the bounds of actions are of one shape; "
                 f"given low {shown(lows.shape)} and high {shown(highs.shape)}"
             )
-        if not (np.isfinite(lows).all() and np.isfinite(highs).all() and (lows < highs).all()):
+        with np.errstate(over="ignore", invalid="ignore"):
+            spread = np.abs(lows) + np.abs(highs)  # infinite also where a float32 cannot hold it
+        if not (np.isfinite(spread).all() and (lows < highs).all()):
             raise ConfigError(
                 "actions are scaled, so each has finite bounds, low < high; given low "
                 f"{shown(lows.tolist())}, high {shown(highs.tolist())}; "
@@ -56,7 +58,7 @@ class ActionScale:
         self.low, self.high = lows, highs
         self.shape, self.size = lows.shape, lows.size
         bounds = torch.from_numpy(np.stack([lows, highs])).to(device)
-        self._low, self._high = (bound.clone() for bound in bounds.flatten(1))
+        self._low, self._high = (bound.clone() for bound in bounds.reshape(2, -1))
         self._middle, self._half = (self._low + self._high) / 2, (self._high - self._low) / 2
 
     @classmethod

@@ -29,6 +29,16 @@ MINATAR = (Conv(16, 3, 1),)
 """Young & Tian 2019, for the 10 x 10 images of MinAtar."""
 
 
+def are_channels_last(shape: tuple[int, ...]) -> bool:
+    """Whether the last axis of an image is its channels, and not the first."""
+    return shape[-1] < shape[0]
+
+
+def sides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Height and width of an image."""
+    return shape[:2] if are_channels_last(shape) else shape[1:]
+
+
 class ConvEncoder(nn.Module):
     """Images to features: `[B, *shape] -> [B, out_features]`.
 
@@ -56,8 +66,8 @@ class ConvEncoder(nn.Module):
                 f"an image of shape {shape} does not tell which axis holds its channels: "
                 "expected the first or the last axis to be the shorter one"
             )
-        self.channels_last = shape[-1] < shape[0]
-        channels, height, width = (shape[-1], *shape[:2]) if self.channels_last else shape
+        self.channels_last = are_channels_last(shape)
+        channels, (height, width) = shape[-1 if self.channels_last else 0], sides(shape)
         self.scale = 1.0 / 255.0 if dtype == torch.uint8 else 1.0
         table = NATURE if min(height, width) >= 36 else MINATAR
         layers: list[nn.Module] = []

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from relive.errors import ConfigError
-from relive.nn.conv import ConvEncoder
+from relive.nn.conv import ConvEncoder, sides
 
 if TYPE_CHECKING:
     from relive.batch import Observation
@@ -55,7 +55,7 @@ def encoder_for(obs: Field | Fields, generator: torch.Generator) -> Encoder:
             f"an observation that is one number of type {obs.dtype} names a state, it measures "
             "nothing: give it one-hot (gymnasium.wrappers.FlattenObservation does so)"
         )
-    if len(obs.shape) == 3 and min(sorted(obs.shape)[1:]) >= SMALLEST_IMAGE:
+    if len(obs.shape) == 3 and min(sides(obs.shape)) >= SMALLEST_IMAGE:
         return ConvEncoder(obs.shape, obs.dtype, generator)
     return FlatEncoder(obs)
 

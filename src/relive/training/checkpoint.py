@@ -7,6 +7,7 @@ meanwhile goes on from the one before.
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -84,12 +85,27 @@ def load_checkpoint(folder: Path, config: TrainConfig) -> tuple[ReplayBuffer | N
         ) from None
     if not config.save_buffer:
         return None, note
-    device = buffer_device(config)
-    return ReplayBuffer.load(folder, device=device, rows_on=config.replay.rows_on), note
+    buffer = ReplayBuffer.load(
+        folder,
+        device=buffer_device(config),
+        rows_on=config.replay.rows_on,
+        on_failure=config.replay.on_failure,
+    )
+    return buffer, note
 
 
 CHOSEN = "auto"  # goes on with what was chosen
 PLACES = ("device", "replay.device", "replay.rows_on", "replay.on_failure")  # change no number
+
+
+def going_on(saved: TrainConfig, given: TrainConfig) -> TrainConfig:
+    """The settings to go on with: those given, and where they are "auto" those of the run."""
+    chosen = {
+        field.name: getattr(saved, field.name)
+        for field in dataclasses.fields(given)
+        if getattr(given, field.name) == CHOSEN
+    }
+    return dataclasses.replace(given, **chosen)
 
 
 def require_same(saved: TrainConfig, given: TrainConfig) -> None:

@@ -126,27 +126,32 @@ class ReplayConfig:
             chosen |= {field.name: field.default for field in fields}
         return dataclasses.replace(self, **chosen)
 
-    def build_sampler(self, planned_updates: int) -> Sampler:
-        """The sampler, with beta reaching 1 at the last of `planned_updates` batches."""
+    def build_sampler(self, planned_updates: int, accumulate: int = 1) -> Sampler:
+        """The sampler, with beta reaching 1 at the last of so many updates.
+
+        Args:
+            planned_updates: Of the run.
+            accumulate: Batches of an update; a buffer counts batches.
+        """
         if self.sampler == "uniform":
             return Uniform()
         shared: dict[str, Any] = {
             "alpha": self.alpha,
-            "beta": Linear(self.beta, 1.0, max(1, planned_updates)),
+            "beta": Linear(self.beta, 1.0, max(1, planned_updates * accumulate)),
             "normalize": None if self.normalize == "none" else self.normalize,
             "uniform_share": self.uniform_share,
         }
         if self.sampler == "rank":
-            return RankBased(**shared, resort_every=self.resort_every)
+            return RankBased(**shared, resort_every=self.resort_every * accumulate)
         return Proportional(**shared, eps=self.eps)
 
-    def build_window(self) -> Recent | None:
-        """The window; None for all rows."""
+    def build_window(self, accumulate: int = 1) -> Recent | None:
+        """The window; None for all rows. Of `accumulate` as above."""
         if self.window == "all":
             return None
         if self.window == "recent":
             return Recent(self.window_rows)
-        return Recent(eta=self.eta, c_min=self.window_rows, updates=self.sweep)
+        return Recent(eta=self.eta, c_min=self.window_rows, updates=self.sweep * accumulate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

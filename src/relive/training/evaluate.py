@@ -124,4 +124,4 @@ def with_axis(obs: Any) -> Any:
     """The observation of one environment as that of E = 1."""
     if isinstance(obs, dict):
         return {name: with_axis(entry) for name, entry in obs.items()}
-    return np.asarray(obs)[None]
+    return np.asarray(obs, order="C")[None]  # which is none where an image is flipped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,12 +40,13 @@ def record_episodes(
     """
     for number, seed in enumerate(seeds):
         obs, _ = env.reset(seed=seed)
-        seen, actions, rewards, success = [obs], [], [], None
+        # environments may give the same array again and again
+        seen, actions, rewards, success = [copy.deepcopy(obs)], [], [], None
         flags: list[tuple[bool, bool]] = []
         while not flags or not any(flags[-1]):
             action = act(env, obs)
             obs, reward, terminated, truncated, info = env.step(action)
-            seen.append(obs)
+            seen.append(copy.deepcopy(obs))
             actions.append(np.array(action))
             rewards.append(float(reward))
             flags.append((bool(terminated), bool(truncated)))

@@ -30,6 +30,7 @@ from relive.training.checkpoint import (
     CHECKPOINT,
     Checkpoints,
     NeverSavedError,
+    going_on,
     load_checkpoint,
     require_same,
 )
@@ -150,6 +151,7 @@ def resume(
     saved = run_settings(out)
     config = saved if config is None else config
     require_same(saved, config)
+    config = going_on(saved, config)
     with _alone(out):
         if _has_ended(out / METRICS):
             raise InputError(f"the run in {out} has come to its end: nothing is left to do")

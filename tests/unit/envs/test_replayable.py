@@ -3,6 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec
 
 from relive.envs import make_env
 from relive.envs.make import episodes_of, make_vector_env, resume_episodes
@@ -82,3 +83,40 @@ def test_copies_of_a_vector_environment_come_back_together():
         for one, another in zip(ours[:4], theirs[:4], strict=True):
             np.testing.assert_array_equal(one, another)
     env.close(), other.close()
+
+
+class SameArray(gymnasium.Env):
+    """Counts the steps of an episode of four, in one array that it changes in place."""
+
+    observation_space = gymnasium.spaces.Box(0, 9, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self):
+        self.count = np.zeros(1, np.float32)
+
+    def reset(self, *, seed=None, options=None):  # noqa: ARG002
+        super().reset(seed=seed)
+        self.count[:] = 0
+        return self.count, {}
+
+    def step(self, action):  # noqa: ARG002
+        self.count += 1
+        return self.count, 1.0, False, bool(self.count[0] == 4), {}
+
+
+@pytest.mark.filterwarnings("ignore:.*share an object")
+def test_the_last_observation_of_an_episode_is_not_that_of_the_next_reset(monkeypatch):
+    spec = EnvSpec("SameArray-v0", SameArray)
+    monkeypatch.setitem(gymnasium.registry, "SameArray-v0", spec)
+    env = make_vector_env("SameArray-v0", 2)
+    obs, _ = env.reset(seed=[1, 2])
+    seen = []
+    for _ in range(8):
+        obs, _, _, truncated, info = env.step(np.zeros(2, np.int64))
+        seen.append(info["final_obs"][0].item() if truncated[0] else obs[0].item())
+    assert seen == [1, 2, 3, 4] * 2
+
+
+def test_without_a_seed_copies_are_not_alike():
+    obs, _ = make_vector_env("CartPole-v1", 3).reset()
+    assert len(np.unique(obs[:, 0])) == 3

@@ -6,7 +6,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-from relive.agents import ActionScale
+from relive.agents import DQN, ActionScale, DQNConfig
+from relive.agents.policy import POLICY, save_policy
+from relive.cli.eval import policy_of
 from relive.envs import TORCH_ENVS, TorchEnv, make_env, make_torch_env
 from relive.envs.make import fields_in, make_training_env
 from relive.envs.torch_native.single import SingleTorchEnv
@@ -74,3 +76,10 @@ def test_what_an_agent_can_do_there_is_known_without_gymnasium(algorithm, monkey
     assert isinstance(expected[1], int if algorithm == "dqn" else ActionScale)
     with pytest.raises(ConfigError, match=f"{algorithm} cannot act there: the actions of {there}"):
         actions_of(make_torch_env(there), algorithm)
+
+
+def test_a_policy_that_has_learned_there_is_judged_without_gymnasium(tmp_path, monkeypatch):
+    env = make_torch_env(CARTPOLE, 1)
+    save_policy(DQN(env.fields["obs"], 2, DQNConfig(hidden=(4,))), tmp_path / POLICY)
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    assert policy_of(tmp_path, f"torch/{CARTPOLE}").num_actions == 2

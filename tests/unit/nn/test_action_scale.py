@@ -54,6 +54,8 @@ def test_bounds_of_double_precision_are_rounded_inwards():
     [
         ([-1.0], [np.inf], "finite bounds"),
         ([-np.inf], [1.0], "finite bounds"),
+        ([-3e38], [3e38], "finite bounds"),  # their difference is not
+        ([2e38], [3e38], "finite bounds"),  # nor is their sum
         ([np.nan], [1.0], "finite bounds"),
         ([1.0], [1.0], "low < high"),
         ([2.0], [1.0], "low < high"),
@@ -88,3 +90,11 @@ def test_actions_of_another_box_are_refused():
     with pytest.raises(InputError, match=r"shape \(1,\), the ActionScale \(3, 1\); .*for_env"):
         whole.to_unit(torch.zeros(6, 1))
     assert ActionScale([0.0, 0.0], [1.0, 1.0]).to_unit(torch.zeros(0, 2)).shape == (0, 2)
+
+
+def test_one_number_may_be_an_action():
+    scale = ActionScale(np.float32(-1), np.float32(3))
+    assert (scale.shape, scale.size) == ((), 1)
+    assert scale.to_unit(torch.tensor([1.0, 3.0])).tolist() == [[0.0], [1.0]]
+    assert scale.from_unit(torch.tensor([[0.0], [1.0]])).tolist() == [1.0, 3.0]
+    assert scale.array_from_unit(np.array([[0.0], [1.0]])).tolist() == [1.0, 3.0]

@@ -101,6 +101,9 @@ def test_a_q_head_has_one_value_an_action(generator):
         pytest.param(Field((96, 96, 3), torch.uint8), 4096, id="pixels, channels last"),
         pytest.param(Field((10, 10, 4), torch.bool), 1024, id="MinAtar"),
         pytest.param(Field((2, 1, 8)), 16, id="too small to convolve"),
+        pytest.param(Field((8, 1, 16)), 128, id="one row of many channels"),
+        pytest.param(Field((3, 2, 4)), 24, id="two rows"),
+        pytest.param(Field((3, 2, 3)), 18, id="two rows, as many channels as columns"),
         pytest.param(
             {"pos": Field((3,)), "hand": {"open": Field(()), "q": Field((2, 2))}}, 8, id="dict"
         ),

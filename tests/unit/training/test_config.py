@@ -226,3 +226,11 @@ def test_another_way_to_draw_leaves_behind_what_it_does_not_have(sampler, window
     assert found.eps == (1e-3 if sampler == "proportional" else 1e-6)
     assert found.eta == (0.99 if window == "ere" else 0.996)
     assert before.drawing(None, None) == before
+
+
+@pytest.mark.parametrize("accumulate", [1, 4])
+def test_sweeps_and_sorts_are_counted_in_updates_however_many_batches_they_take(accumulate):
+    ere = ReplayConfig(sampler="uniform", window="ere", sweep=40).build_window(accumulate)
+    rank = ReplayConfig(sampler="rank", resort_every=40).build_sampler(100, accumulate)
+    assert ere.updates == rank.resort_every == 40 * accumulate
+    assert rank.beta.steps == 100 * accumulate

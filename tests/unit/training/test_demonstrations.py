@@ -19,6 +19,7 @@ from relive.training import DemosConfig, TrainConfig, build, resume, run, train
 from relive.training.console import demonstrations
 from relive.training.recording import record_episodes, recording_seeds
 from relive.training.records import DemonstrationsLoaded, EpisodeEnded, RunStarted
+from tests.unit.envs.test_replayable import SameArray
 from tests.unit.training.test_agents_and_buffers import env_of, every, tiny
 from tests.unit.training.test_resume import Interrupt, assert_same_run
 
@@ -282,3 +283,9 @@ def test_dict_observations_are_recorded_as_they_are():
         "at": (200, 2),
         "speed": (200, 1),
     }
+
+
+def test_what_is_recorded_is_not_changed_by_what_is_played_later():
+    (episode,) = record_episodes(SameArray(), lambda *_: 0, [0])
+    assert episode.obs.ravel().tolist() == [0, 1, 2, 3]
+    assert episode.next_obs.ravel().tolist() == [1, 2, 3, 4]

@@ -3,8 +3,12 @@
 import gymnasium
 import numpy as np
 import pytest
+import torch
 
+from relive import Field
+from relive.agents import DQN, DQNConfig
 from relive.training import evaluate, evaluation_seeds
+from relive.training.evaluate import with_axis
 
 
 class Leans:
@@ -68,3 +72,12 @@ def dict_env():
 
 def test_dict_observations_are_played_too(dict_env):
     assert evaluate(Sees(), dict_env, [1, 2]) == (4.5, 4.5)
+
+
+def test_a_flipped_image_is_played_as_it_is_seen_in_training():
+    fields = {"obs": Field((3, 4), torch.uint8), "action": Field((), torch.int64)}
+    agent = DQN(fields["obs"], 2, DQNConfig(hidden=(4,)))
+    image = np.arange(12, dtype=np.uint8).reshape(3, 4)[::-1]
+    assert with_axis(image).flags.c_contiguous
+    assert agent.act_greedy(with_axis(image)) == agent.act_greedy(image[None])
+    assert with_axis(np.float32(2)).shape == (1,)

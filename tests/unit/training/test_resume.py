@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
@@ -22,6 +23,7 @@ from relive import ReplayBuffer
 from relive.errors import ConfigError, CorruptError, InputError, UnsupportedError
 from relive.storage import files
 from relive.training import resume, run
+from relive.training.checkpoint import load_checkpoint
 from relive.training.loop import Trainer
 from relive.training.parts import build
 from relive.training.records import (
@@ -31,6 +33,7 @@ from relive.training.records import (
     RunResumed,
     TrainingProgress,
 )
+from relive.training.run import run_settings
 from tests.unit.storage.test_saving import assert_same_where_held
 from tests.unit.training.test_run import Listener
 from tests.unit.training.tiny import tiny
@@ -432,3 +435,22 @@ def test_a_run_that_another_process_is_at_is_left_alone(stopped):
     del before[stopped / "lock"]
     assert {path: path.read_bytes() for path in before} == before
     assert resume(stopped).ended.step == 300
+
+
+def test_auto_goes_on_with_what_was_chosen(stopped):
+    saved = run_settings(stopped)
+    auto = dataclasses.replace(saved, log_every="auto", threads="auto", device="auto")
+    listener = Listener()
+    resume(stopped, [listener], config=auto)
+    config = listener.records[0].config
+    assert (config["log_every"], config["threads"]) == (saved.log_every, saved.threads)
+    assert config["device"] == saved.device
+
+
+def test_what_a_failing_gpu_leads_to_is_what_is_said_now(stopped):
+    saved = run_settings(stopped)
+    assert saved.replay.on_failure == "cpu"
+    replay = dataclasses.replace(saved.replay, on_failure="raise")
+    config = dataclasses.replace(saved, replay=replay)
+    buffer, _ = load_checkpoint(stopped / "checkpoint", config)
+    assert buffer._home.settings.on_failure == "raise"
