@@ -1167,6 +1167,7 @@ class ReplayBuffer:
             f"this buffer's own fields are {sorted(self._own)}"
             + (f"; missing: {missing}" if missing else "")
             + (f"; unknown: {unknown}" if unknown else "")
+            + ("; done is either terminated or truncated" if {"done", "dones"} & set(own) else "")
         )
 
 

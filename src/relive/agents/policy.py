@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from relive.agents.agent import Agent
     from relive.fields import Fields
 
+BEST = "best.safetensors"
 POLICY = "policy.safetensors"
 FORMAT = "relive-policy-1"
 

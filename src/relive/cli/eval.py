@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from relive.agents.kinds import algorithm_of
+from relive.agents.policy import BEST
 from relive.cli.options import RunPath, parse
 from relive.envs import make_env
 from relive.envs.make import fields_in
@@ -34,6 +35,8 @@ class EvalOptions:
 
     run: RunPath
     """The run directory, as `relive train` printed it."""
+    best: bool = False
+    """The policy of the best evaluation (--eval-every), not the last one."""
     episodes: int = 20
     """How many."""
     stream: int = 0
@@ -56,7 +59,7 @@ def run(words: Sequence[str]) -> int:
     """Runs the command; the words are those behind `relive eval`."""
     options = parse(EvalOptions, words, command="relive eval")
     env = env_of(options.run)
-    agent = policy_of(options.run, env)
+    agent = policy_of(options.run / BEST if options.best else options.run, env)
     seeds = evaluation_seeds(options.episodes, options.stream)
     video = None if options.video is None else Video(options.video)
     if video is not None:  # or SDL looks for a display, and complains
@@ -87,7 +90,7 @@ def env_of(path: Path) -> str:
 
 
 def policy_of(path: Path, env_id: str) -> Agent:
-    """The agent of a run, which can act in an environment.
+    """The agent in a run directory or a file, which can act in an environment.
 
     Raises:
         InputError: There is no policy, it cannot be read, or it is one for something else.

@@ -67,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_nowhere()
         return NO_READER
     except OSError as error:
+        if getattr(error, "__notes__", None):  # of an environment, say: not of what was typed
+            raise
         print("relive:", error, file=sys.stderr)
         return WRONG_INPUT
 

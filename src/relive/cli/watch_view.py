@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from relive.numbers import duration, number, short
+from relive.numbers import NARROW_SPACE, duration, number, short
 from relive.references import REFERENCES
 from relive.report.series import moving_average, thinned
 from relive.terminal.drawing import Canvas, sparkline
@@ -71,6 +71,8 @@ def state_of(
         written_to: Whether a process has the file open; None if that is not known.
     """
     if standing.ended is not None:
+        if (error := standing.ended.get("error")) is not None:
+            return State(f"failed: {error}", "red")
         interrupted = standing.ended.get("interrupted")
         return State("interrupted", "yellow") if interrupted else State("finished", "green")
     if quiet is None:
@@ -213,16 +215,20 @@ def _results(standing: Standing) -> Iterator[RenderableType]:
     counted = (standing.measured or {}).get("stats", {})
     numbers = {name: value for name, value in counted.items() if is_counter(value)}
     if numbers:
-        words = (f"{name.replace('_', ' ')} {number(value)}" for name, value in numbers.items())
+        words = (
+            f"{name.replace('_', ' ')} {number(value).replace(NARROW_SPACE, ',')}"
+            for name, value in numbers.items()
+        )
         yield Text("buffer  " + " · ".join(words), style="dim")
     if standing.ended is not None:
         end = standing.ended
-        yield Text(
+        yield Text.from_markup(
             ending(
                 standing.step,
                 end.get("updates", 0),
                 standing.seconds,
                 interrupted=bool(end.get("interrupted")),
+                error=end.get("error"),
             )
         )
 

@@ -65,8 +65,8 @@ class Replayable(gymnasium.Wrapper[Any, Any, Any, Any]):
                 longer[: self._length] = self._actions
             self._actions = longer
         self._actions[self._length] = action
-        self._length += 1
         obs, reward, terminated, truncated, _ = self.env.step(action)
+        self._length += 1
         if terminated or truncated:  # kept beyond the next reset, which may write into it
             obs = copy.deepcopy(obs)
         return obs, reward, terminated, truncated, {}
@@ -78,6 +78,16 @@ class Replayable(gymnasium.Wrapper[Any, Any, Any, Any]):
             "seed": self._seed,
             "actions": self._actions[: self._length].copy(),
         }
+
+    def take_back(self, length: int) -> bool:
+        """Forget a step beyond the first `length` of the episode; whether only that has to be done.
+
+        The environment itself is left where it is: it is resumed from here, not gone on with.
+        """
+        if self._length not in (length, length + 1):
+            return False  # another episode has begun
+        self._length = length
+        return True
 
     def resume(self, episode: dict[str, Any]) -> None:
         """Plays an episode that `episode` told; the next `reset` tells where that led."""

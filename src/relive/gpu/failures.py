@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from relive.errors import DeviceLostError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -76,11 +78,21 @@ def loses_the_device(error: BaseException) -> bool:
     )
 
 
+def is_of_gpu(error: BaseException) -> bool:
+    """Whether an error is one of either kind, or says that what was on a GPU is lost."""
+    return isinstance(error, DeviceLostError) or loses_the_device(error) or spares_the_device(error)
+
+
 def reason(error: BaseException) -> str:
     """The error in a line."""
     *_, first = _chain(error)
-    text = str(first).strip().partition("\n")[0] or "no message"
-    return f"{type(first).__name__}: {text[:LONGEST]}"
+    return in_a_line(first)
+
+
+def in_a_line(error: BaseException) -> str:
+    """An error itself, its first line."""
+    text = str(error).strip().partition("\n")[0] or "no message"
+    return f"{type(error).__name__}: {text[:LONGEST]}"
 
 
 def _is_of_cuda(error: BaseException) -> bool:

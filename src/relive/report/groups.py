@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 SAME_RUN = frozenset(
-    {"seed", "out", "threads", "device", "log_every", "save_every", "save_buffer"}
+    {"seed", "out", "threads", "device", "log_every", "save_every", "save_buffer", "eval_every"}
     | {"replay.on_failure", "replay.device", "replay.rows_on"}
 )
 FIRST = ("name", "algorithm", "replay.sampler", "replay.window")  # they tell groups apart best

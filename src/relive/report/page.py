@@ -70,7 +70,10 @@ def _header(run: Run) -> str:
     heading = " on ".join(known.pop(key) for key in ("name", "env", "run") if key in known)
     tags = [tag(name) for name in known.values()]
     if not run.finished:
-        state = "interrupted" if run.last("run_ended") else "not finished"
+        end = run.last("run_ended")
+        state = "interrupted" if end else "not finished"
+        if end and end.get("error") is not None:
+            state = f"failed ({end['error']})"
         tags.append(tag(f"{state} at step {number(run.steps)}", warn=True))
     for failed in run.records.get("device_failed", []):
         where = f"GPU failed at step {number(failed['step'])}"

@@ -118,7 +118,7 @@ RECORDS: dict[str, dict[str, Kind]] = {
         "reuse_counts": COUNTS,
         "stats": OBJECT,
     },
-    "run_ended": {"updates": WHOLE, "seconds": NUMBER, "interrupted": FLAG},
+    "run_ended": {"updates": WHOLE, "seconds": NUMBER, "interrupted": FLAG, "error": NAME},
 }
 REQUIRED = {
     "episodes_ended": ("episodes", "mean_return"),

@@ -144,9 +144,13 @@ def failing(part: str, reason: str, outcome: str) -> str:
     )
 
 
-def ending(step: int, updates: int, seconds: float, *, interrupted: bool) -> str:
-    """How a run came to its end."""
+def ending(
+    step: int, updates: int, seconds: float, *, interrupted: bool, error: str | None = None
+) -> str:
+    """How a run came to its end, with markup."""
     how = "stopped" if interrupted else "done"
+    if error is not None:
+        how = f"[red]failed[/] ({escape(error)})"
     speed = step / seconds if seconds else math.nan
     return (
         f"{how}: {counted(step, 'step')} and {counted(updates, 'update')} in {seconds:.1f} s "

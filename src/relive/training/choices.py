@@ -25,7 +25,7 @@ from relive.buffer import ReplayBuffer
 from relive.devices import known_device
 from relive.envs.make import fields_in, make_training_env
 from relive.envs.torch_native.make import torch_id
-from relive.errors import UnsupportedError
+from relive.errors import ConfigError, UnsupportedError, shown
 from relive.gpu.failures import spares_the_device
 from relive.storage.memory import free_memory, plan
 from relive.training.algorithms import actions_of
@@ -65,6 +65,11 @@ def settled(config: TrainConfig) -> Choice:
     Raises:
         ConfigError: An environment that does not exist, or that the agent cannot act in.
     """
+    if not isinstance(config.env, str):
+        raise ConfigError(
+            f"env is the id of an environment; given {shown(config.env)}: register it with "
+            "gymnasium.register, in a module of yours, and name it module:Id-v0"
+        )
     why: dict[str, str] = {}
     if isinstance(config.threads, int) and config.threads > (cores := _cores()):
         why["threads"] = f"{config.threads}, more than the {cores} cores: they wait for each other"

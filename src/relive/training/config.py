@@ -90,8 +90,11 @@ class ReplayConfig:
                 f"replay.batch_size lies between 1 and replay.capacity, {self.capacity}; "
                 f"given {self.batch_size}"
             )
-        if self.prefetch < 0:
-            raise ConfigError(f"replay.prefetch is at least 0; given {self.prefetch}")
+        for name, least in (("prefetch", 0), ("n_step", 1), ("window_rows", 1)):
+            if (value := getattr(self, name)) < least:
+                raise ConfigError(f"replay.{name} is at least {least}; given {value}")
+        if not 0 <= self.gamma <= 1:
+            raise ConfigError(f"replay.gamma lies in [0, 1]; given {self.gamma}")
         for choice, settings in (("sampler", SETTINGS_OF_SAMPLER), ("window", SETTINGS_OF_WINDOW)):
             chosen = getattr(self, choice)
             for setting in dataclasses.fields(self):
@@ -195,6 +198,9 @@ class TrainConfig:
     """Losses and networks of an update by this backend of torch.compile, captured or not."""
     eval_episodes: int = 20
     """Greedy episodes after training; 0 for none."""
+    eval_every: int = 0
+    """Steps between two evaluations on the way, by as many episodes; the policy of the best one is
+    kept beside the last. 0 for none."""
     log_every: int | Literal["auto"] = "auto"
     """Steps between two records of progress: auto is 500, or 64 of each environment if that is
     more. A GPU is waited for then."""
@@ -222,6 +228,7 @@ class TrainConfig:
             ("accumulate", 1),
             ("updates_per_graph", 1),
             ("eval_episodes", 0),
+            ("eval_every", 0),
             ("log_every", 1),
             ("save_every", 0),
         ):
@@ -230,6 +237,8 @@ class TrainConfig:
                 raise ConfigError(f"{name} is at least {least}; given {value}")
         if isinstance(self.threads, int) and self.threads > MOST_THREADS:
             raise ConfigError(f"threads is at most {MOST_THREADS}; given {self.threads}")
+        if self.eval_every and not self.eval_episodes:
+            raise ConfigError("eval_every needs eval_episodes; given 0")
         if self.name is not None and not self.name.strip():
             raise ConfigError("name is empty; leave it out, or say what the run is called")
         if self.seed >= 2**63:
@@ -277,6 +286,11 @@ class TrainConfig:
     def log_is_due(self, before: int, after: int) -> bool:
         """Whether a record of progress falls between two step counts."""
         return after // self.log_interval > before // self.log_interval
+
+    def eval_is_due(self, before: int, after: int) -> bool:
+        """Whether an evaluation falls between two step counts; after the last there is one."""
+        every = self.eval_every
+        return every > 0 and after // every > before // every and after < self.total_steps
 
     def save_is_due(self, before: int, after: int) -> bool:
         """Whether a save falls between two step counts; the last step has one of its own."""

@@ -104,7 +104,7 @@ class Console:
                 self._say(evaluation(record.returns, record.mean, record.std, record.reference))
             case RunEnded():
                 end = record.step, record.updates, record.seconds
-                self._say(ending(*end, interrupted=record.interrupted))
+                self._say(ending(*end, interrupted=record.interrupted, error=record.error))
             case _:
                 pass
 

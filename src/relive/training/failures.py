@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from relive.errors import DeviceLostError, UnsupportedError
-from relive.gpu.failures import loses_the_device, spares_the_device
+from relive.errors import UnsupportedError
+from relive.gpu.failures import is_of_gpu, loses_the_device
 
 if TYPE_CHECKING:
     from relive.training.config import TrainConfig
@@ -25,10 +25,8 @@ def can_go_on(config: TrainConfig, parts: Parts, error: BaseException) -> bool:
     That something cannot be captured, where it has to be, is none.
     """
     on_gpu = "cuda" in (parts.agent.device.type, parts.buffer.device.type)
-    is_lost = isinstance(error, DeviceLostError) or loses_the_device(error)
-    is_refused = isinstance(error, UnsupportedError)
-    is_of_gpu = is_lost or (spares_the_device(error) and not is_refused)
-    return on_gpu and is_of_gpu and config.replay.on_failure == "cpu"
+    is_refused = isinstance(error, UnsupportedError) and not loses_the_device(error)
+    return on_gpu and is_of_gpu(error) and not is_refused and config.replay.on_failure == "cpu"
 
 
 def keep(*what: Any) -> None:

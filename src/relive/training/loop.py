@@ -9,10 +9,12 @@ It writes no file and prints nothing: whoever iterates does. `run` is what `reli
 from __future__ import annotations
 
 import time
+import warnings
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from relive.gpu.failures import in_a_line, is_of_gpu
 from relive.gpu.means import MetricMeans
 from relive.training.choices import settled
 from relive.training.evaluate import evaluate, evaluation_seeds
@@ -41,6 +43,11 @@ if TYPE_CHECKING:
     from relive.gpu.failures import DeviceFailure
     from relive.training.config import TrainConfig
     from relive.training.records import EpisodesEnded
+
+ENDLESS = (
+    "no episode has ended in {step} steps; greedy episodes are played to their end, so if the "
+    "environment never ends one (gymnasium.wrappers.TimeLimit does), say --eval-episodes 0"
+)
 
 
 def train(config: TrainConfig) -> Iterator[Record]:
@@ -153,9 +160,10 @@ class Trainer:
 
         Yields:
             `RunStarted` (or `RunResumed`); `DemonstrationsLoaded` where there are any;
-            `EpisodeEnded`, `TrainingProgress` and `DeviceFailed` as they come; `ReplayMeasured`;
-            `Evaluated`; `RunEnded`. `SaveDue` whenever a save is due, also when the last step has
-            been made.
+            `EpisodeEnded`, `TrainingProgress`, `Evaluated` and `DeviceFailed` as they come;
+            `ReplayMeasured`; `Evaluated`; `RunEnded`. `SaveDue` whenever a save is due, also when
+            the last step has been made. Before an error that is not of a GPU is raised: `SaveDue`,
+            if the run can go on from the step before it, and `RunEnded`.
         """
         config = self.config
         with cpu_settings(1 if config.threads == "auto" else config.threads):
@@ -173,6 +181,12 @@ class Trainer:
                     yield from self._progress()
             except KeyboardInterrupt:
                 interrupted = True
+            except Exception as error:
+                if not is_of_gpu(error):  # then the run goes on without it
+                    if self._rollout.take_back():
+                        yield SaveDue(step=self._step)
+                    yield self._ended(interrupted=True, error=in_a_line(error))
+                raise
             finally:
                 self._rollout.close()
             yield self._replay_measured()
@@ -181,12 +195,16 @@ class Trainer:
                 interrupted = evaluated is None
                 if evaluated is not None:
                     yield evaluated
-            yield RunEnded(
-                step=self._step,
-                updates=self._agent.updates,
-                seconds=time.perf_counter() - self._start,
-                interrupted=interrupted,
-            )
+            yield self._ended(interrupted=interrupted)
+
+    def _ended(self, *, interrupted: bool, error: str | None = None) -> RunEnded:
+        return RunEnded(
+            step=self._step,
+            updates=self._agent.updates,
+            seconds=time.perf_counter() - self._start,
+            interrupted=interrupted,
+            error=error,
+        )
 
     def _train(self, stop: Callable[[], bool]) -> Iterator[Record | SaveDue]:
         """Steps the environments to the end of the run, learning as it goes."""
@@ -211,6 +229,13 @@ class Trainer:
             yield from self._failure()
             if config.log_is_due(before, self._step):
                 yield from self._progress()
+            if config.eval_is_due(before, self._step):
+                start = time.perf_counter()
+                if (evaluated := self._evaluated(stop)) is None:
+                    return
+                yield evaluated
+                step, then = self._logged
+                self._logged = step, then + time.perf_counter() - start  # no time of training
             if config.save_is_due(before, self._step):
                 yield SaveDue(step=self._step)
 
@@ -263,6 +288,8 @@ class Trainer:
 
     def _evaluated(self, stop: Callable[[], bool]) -> Evaluated | None:
         """Greedy episodes; None if they were not all played."""
+        if self._rollout.may_never_end:
+            warnings.warn(ENDLESS.format(step=self._step), RuntimeWarning, stacklevel=4)
         seeds = evaluation_seeds(self.config.eval_episodes)
         try:
             returns = evaluate(self._agent, self.config.env, seeds, stop)

@@ -54,6 +54,12 @@ class Episodes:
             self._returns[env] = self._lengths[env] = 0
             self.ended += 1
 
+    @property
+    def lengths(self) -> list[int]:
+        """Steps so far of the episode that each environment is in."""
+        found: list[int] = self._lengths.tolist()
+        return found
+
     def state_dict(self) -> dict[str, Any]:
         """Where all episodes stand."""
         return {

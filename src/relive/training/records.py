@@ -204,6 +204,8 @@ class RunEnded:
     seconds: float
     interrupted: bool
     """Whether it was stopped before all its steps were made."""
+    error: str | None = None
+    """What stopped it, if that was an error."""
 
 
 Record = (

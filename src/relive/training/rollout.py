@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from relive.training.records import EpisodeEnded, EpisodesEnded
 
 
+NEVER_AGAIN = "what is learned from it would never be a number again"
+
+
 class Rollout(Protocol):
     """What the loop asks of environments.
 
@@ -40,6 +43,11 @@ class Rollout(Protocol):
     @property
     def last_returns(self) -> Iterable[float]:
         """Of the last of them, as far as was told."""
+        ...
+
+    @property
+    def may_never_end(self) -> bool:
+        """Whether no episode has ended, and nothing says that one will."""
         ...
 
     def begin(self) -> None:
@@ -68,6 +76,10 @@ class Rollout(Protocol):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from what `state_dict` gave."""
+        ...
+
+    def take_back(self) -> bool:
+        """Undoes a step that failed on its way, for `state_dict`; whether that can be done."""
         ...
 
     def close(self) -> None:
@@ -108,6 +120,11 @@ class HostRollout:
         """Of the last of them."""
         return self._episodes.last_returns
 
+    @property
+    def may_never_end(self) -> bool:
+        """As `Rollout`."""
+        return not self.episodes and self._env.envs[0].spec.max_episode_steps is None
+
     def begin(self) -> None:
         """As `Rollout`."""
         if self._obs is None:
@@ -125,7 +142,8 @@ class HostRollout:
         """As `Rollout`.
 
         Raises:
-            InputError: A reward is not finite; nothing of the step has been added.
+            InputError: A reward or an observation is not finite; nothing of the step has been
+                added.
         """
         action = self._agent.act(self._obs, self._epsilon)
         try:
@@ -136,8 +154,12 @@ class HostRollout:
         if not np.isfinite(reward).all():
             raise InputError(
                 f"{self._name} gave a reward that is not finite: {reward.tolist()}, "
-                f"in its environment {int(np.isfinite(reward).argmin())}; what is learned from it "
-                "would never be a number again"
+                f"in its environment {int(np.isfinite(reward).argmin())}; {NEVER_AGAIN}"
+            )
+        if (where := not_finite(next_obs)) is not None:
+            raise InputError(
+                f"{self._name} gave an observation that is not finite, after the actions "
+                f"{action.tolist()}{where}; {NEVER_AGAIN}"
             )
         self._buffer.add(
             obs=self._obs,
@@ -180,6 +202,13 @@ class HostRollout:
             )
         self._episodes.load_state_dict(state["episodes"])
 
+    def take_back(self) -> bool:
+        """As `Rollout`."""
+        if self._obs is None:
+            return False
+        pairs = zip(self._env.envs, self._episodes.lengths, strict=True)
+        return all(copy.take_back(length) for copy, length in pairs)
+
     def close(self) -> None:
         """As `Rollout`."""
         self._env.close()
@@ -193,7 +222,7 @@ class HostRollout:
         return (
             f"This came out of {call}() of the environment {self._name}. "
             "gymnasium.utils.env_checker.check_env(env.unwrapped) tells whether it keeps to "
-            "Gymnasium's rules. Of a run, weights and the last save are kept."
+            "Gymnasium's rules. A run is saved as it was before that: relive train --resume RUN"
         )
 
 
@@ -228,6 +257,11 @@ class DeviceRollout:
     def last_returns(self) -> Iterable[float]:
         """Means of the last summaries."""
         return self._ends.last_returns
+
+    @property
+    def may_never_end(self) -> bool:
+        """False: they have time limits."""
+        return False
 
     def begin(self) -> None:
         """As `Rollout`; waits for the device."""
@@ -281,6 +315,10 @@ class DeviceRollout:
         self._ends.load_state_dict(state["episodes"])
         self._has_begun = True
 
+    def take_back(self) -> bool:
+        """False: nobody knows how much of the step was done."""
+        return False
+
     def close(self) -> None:
         """As `Rollout`."""
         self._env.close()
@@ -291,3 +329,13 @@ def _equal(obs: Any, other: Any) -> bool:
     if isinstance(obs, dict):
         return obs.keys() == other.keys() and all(_equal(obs[k], other[k]) for k in obs)
     return np.array_equal(obs, other, equal_nan=np.issubdtype(np.asarray(obs).dtype, np.inexact))
+
+
+def not_finite(obs: Any, name: str = "") -> str | None:
+    """In which entry of a dict there is a number that is not finite; None where all are."""
+    if isinstance(obs, dict):
+        found = (not_finite(entry, f"{name}.{key}") for key, entry in obs.items())
+        return next((where for where in found if where is not None), None)
+    if obs.dtype.kind != "f" or np.isfinite(obs).all():
+        return None
+    return f", in {name[1:]}" if name else ""

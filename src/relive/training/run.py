@@ -3,6 +3,7 @@
 config.json          the settings
 metrics.jsonl        every record, one a line
 policy.safetensors   the weights of the policy
+best.safetensors     those of the best evaluation, if there are several
 checkpoint/          the last save, to go on from
 lock                 held by the process that trains
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 import re
 import shlex
 import signal
@@ -21,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relive.agents.policy import POLICY, save_policy
+from relive.agents.policy import BEST, POLICY, save_policy
 from relive.errors import ConfigError, InputError
 from relive.gpu.failures import loses_the_device, reason
 from relive.storage.writer_lock import Lock
@@ -80,9 +82,12 @@ def with_run_directory(config: TrainConfig) -> TrainConfig:
     out = config.out
     if out is None:
         words = config.name or config.algorithm, config.env, config.replay.sampler
-        name = "-".join(re.sub(r"[^-.\w]+", "-", word) for word in words) + f"-s{config.seed}"
+        name = "-".join(re.sub(r"[^-.\w]+", "-", word).strip("-.") for word in words)
+        name += f"-s{config.seed}"
         names = itertools.chain([name], (f"{name}-{k}" for k in itertools.count(2)))
         out = next(path for path in (Path("runs", name) for name in names) if not path.exists())
+    elif out == Path():  # also what an empty word is
+        raise ConfigError("out is the working directory; name one for the run")
     elif out.exists() and not out.is_dir():
         raise ConfigError(f"out {out} is a file; name a directory")
     elif (out / METRICS).exists():
@@ -115,8 +120,9 @@ def run(config: TrainConfig, sinks: Sequence[Sink] = ()) -> RunResult:
     require_capture(config, parts)
     if not config.planned_updates:
         chosen["updates"] = (
-            f"none: they begin after step {config.updates_start:,}, and the run has "
-            f"{config.total_steps:,} (--learning-starts, --total-steps)"
+            f"none: they are made every {config.train_every:,} steps after step "
+            f"{config.updates_start:,}, and the run has {config.total_steps:,} (--train-every, "
+            "--learning-starts, --total-steps)"
         )
     config = with_run_directory(config)
     assert config.out is not None  # filled in
@@ -250,6 +256,7 @@ def _to_the_end(
     out = config.out
     assert out is not None  # filled in
     evaluated, ended = None, None
+    best = _best_mean(out / METRICS)
     with ExitStack() as stack:
         listeners: list[Sink] = [metrics, *sinks]
         stack.callback(metrics.close)
@@ -269,12 +276,23 @@ def _to_the_end(
             match record:
                 case Evaluated():
                     evaluated = record
+                    if config.eval_every and record.mean > best:
+                        best = record.mean
+                        save_policy(parts.agent, out / BEST)
                 case RunEnded():
                     ended = record
                 case _:
                     pass
     assert ended is not None  # the last record
     return RunResult(out=out, evaluated=evaluated, ended=ended)
+
+
+def _best_mean(metrics: Path) -> float:
+    """Of the evaluations so far, if there are any."""
+    lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []
+    records = (json.loads(line) for line in lines if '"evaluated"' in line)
+    means = (record["mean"] for record in records if record["record"] == "evaluated")
+    return max((mean for mean in means if mean is not None), default=-math.inf)
 
 
 def _with(

@@ -252,3 +252,24 @@ def test_an_old_run_keeps_its_algorithm(out: Path, capsys: pytest.CaptureFixture
     assert main([*TINY, "--out", str(out)]) == 0
     assert main(["train", "c51", "--resume", str(out)]) == 2
     assert "trains dqn, given c51" in capsys.readouterr().err
+
+
+def test_a_page_is_written_over_no_other_file(
+    out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*TINY, "--eval-episodes", "0", "--out", str(out)]) == 0
+    notes, other = tmp_path / "notes.html", tmp_path / "other"
+    notes.write_text("precious")
+    other.mkdir()
+    (other / "metrics.jsonl").touch()
+    for target, said in (
+        (tmp_path / "notes.txt", "a page is a file NAME.html"),
+        (notes, "no page of relive report"),
+        (other, "is another run"),
+    ):
+        assert main(["report", str(out), "--out", str(target)]) == 2
+        assert said in capsys.readouterr().err
+    assert notes.read_text() == "precious"
+    page = tmp_path / "page.html"
+    for _ in range(2):
+        assert main(["report", str(out), "--out", str(page)]) == 0

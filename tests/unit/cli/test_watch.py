@@ -82,7 +82,7 @@ def test_a_view_fits_the_terminal_and_shows_everything(run: Path, width: int) ->
         "buffer",
         "110%",
         "greedy return over 3 episodes: 490.3 ± 7.8 (reference 500)",
-        "buffer size 1 000 · capacity 1 000 · stale updates 7",
+        "buffer size 1,000 · capacity 1,000 · stale updates 7",
         "done: 1,200 steps and 550 updates in 6.0 s (200 steps/s)",
     ):
         assert re.sub(r"[▁▂▃▄▅▆▇█]+ *", "", expected) in re.sub(r"[▁▂▃▄▅▆▇█]+ *", "", words)

@@ -10,11 +10,13 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium.envs.registration import EnvSpec
 
+from relive.cli.main import main
 from relive.errors import ConfigError, InputError
-from relive.training import TrainConfig, load_policy, run
-from relive.training.records import EpisodeEnded, TrainingProgress, as_json
+from relive.training import TrainConfig, evaluate, evaluation_seeds, load_policy, resume, run
+from relive.training.records import EpisodeEnded, Evaluated, TrainingProgress, as_json
 from relive.training.run import with_run_directory
 from tests.unit.training.tiny import tiny
 
@@ -119,7 +121,7 @@ def test_a_run_without_updates_says_so_when_it_begins(tmp_path):
     assert (
         listener.records[0]
         .chosen["updates"]
-        .startswith("none: they begin after step 100, and the run has 90")
+        .startswith("none: they are made every 4 steps after step 100, and the run has 90")
     )
 
 
@@ -154,6 +156,129 @@ def test_a_reward_that_is_no_number_ends_the_run_and_is_named(tmp_path, monkeypa
     steps = [line["step"] for line in lines(tmp_path / "run") if "step" in line]
     assert max(steps) <= 149
     assert load_policy(tmp_path / "run").num_actions == 2
+
+
+class Counts(Broken):
+    """Fails, or gives what is not finite, at a step of its life that it is told."""
+
+    fails_at = math.inf
+    bad_at = math.inf
+    lives = 0
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        type(self).lives += 1
+        if self.lives == self.fails_at:
+            raise ConnectionError("the robot has gone")
+        self.steps += 1
+        bad = self.lives == self.bad_at
+        obs = np.full(2, math.nan if bad else self.steps / 1000 + int(action) / 10, np.float32)
+        return obs, 1.0, self.steps % 10 == 0, False, {}
+
+
+@pytest.fixture
+def counts(monkeypatch):
+    kind = type("Counts", (Counts,), {})
+    monkeypatch.setitem(gymnasium.registry, "Counts-v0", EnvSpec("Counts-v0", kind))
+    return kind
+
+
+@pytest.mark.parametrize("num_envs", [1, 2])
+@pytest.mark.parametrize("how", ["fails_at", "bad_at"])
+def test_a_run_that_an_error_ends_is_saved_as_it_was_before_and_goes_on(
+    tmp_path, counts, how, num_envs
+):
+    setattr(counts, how, 205)
+    settings = {"env": "Counts-v0", "out": tmp_path / "run", "num_envs": num_envs}
+    expected = ConnectionError if how == "fails_at" else InputError
+    with pytest.raises(expected, match=r"the robot has gone|observation that is not finite"):
+        run(tiny(**settings, save_every=0))
+    ended = lines(tmp_path / "run")[-1]
+    assert (ended["record"], ended["step"], ended["interrupted"]) == ("run_ended", 204, True)
+    assert ended["error"].startswith(expected.__name__)
+    setattr(counts, how, math.inf)
+    listener = Listener()
+    result = resume(tmp_path / "run", [listener])
+    assert listener.records[0].step == 204
+    assert (result.ended.step, result.ended.interrupted, result.ended.error) == (300, False, None)
+
+
+def test_an_error_of_the_file_system_in_an_environment_is_told_as_one_of_it(
+    tmp_path, counts, capsys
+):
+    counts.fails_at = 205
+    words = ["train", "dqn", "--env", "Counts-v0", "--total-steps", "300", "--device", "cpu"]
+    with pytest.raises(ConnectionError, match="the robot has gone") as caught:
+        main([*words, "--learning-starts", "100", "--out", str(tmp_path / "run")])
+    assert "came out of step()" in caught.value.__notes__[0]
+    assert "failed (ConnectionError: the robot has gone)" in capsys.readouterr().out
+    assert main(["watch", str(tmp_path / "run"), "--once"]) == 0
+    assert "failed: ConnectionError: the robot" in capsys.readouterr().out.replace("\n", "")
+    assert main(["report", str(tmp_path / "run")]) == 0
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "failed (ConnectionError: the robot has gone) at step 204" in page
+
+
+def test_evaluations_on_the_way_change_no_number_and_keep_the_best_policy(tmp_path):
+    run(tiny(out=tmp_path / "plain"))
+    listener = Listener()
+    run(tiny(out=tmp_path / "judged", eval_every=100), [listener])
+    judged = [record for record in listener.records if isinstance(record, Evaluated)]
+    assert [record.step for record in judged] == [100, 200, 300]
+    assert judged[-1].returns == tuple(evaluated(tmp_path / "plain")[-1]["returns"])
+    ours, theirs = (load_policy(tmp_path / name) for name in ("judged", "plain"))
+    for one, other in zip(ours.policy.parameters(), theirs.policy.parameters(), strict=True):
+        assert torch.equal(one, other)
+    best = max(judged, key=lambda record: record.mean)
+    seeds = evaluation_seeds(2)
+    kept = load_policy(tmp_path / "judged" / "best.safetensors")
+    assert evaluate(kept, "CartPole-v1", seeds) == best.returns
+    assert not (tmp_path / "plain" / "best.safetensors").exists()
+
+
+def evaluated(out):
+    return [record for record in lines(out) if record["record"] == "evaluated"]
+
+
+@pytest.mark.filterwarnings("ignore:no episode has ended")
+def test_an_environment_without_an_end_is_told_of_before_it_is_judged(tmp_path, monkeypatch):
+    class Endless(Broken):
+        def step(self, action):
+            obs, _, _, _, info = super().step(action)
+            return obs, 1.0, False, self.steps > 400, info
+
+    monkeypatch.setitem(gymnasium.registry, "Endless-v0", EnvSpec("Endless-v0", Endless))
+    with pytest.warns(RuntimeWarning, match="no episode has ended in 300 steps"):
+        run(tiny(env="Endless-v0", out=tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"eval_every": 10, "eval_episodes": 0}, "eval_every needs eval_episodes"),
+        ({"replay": {"n_step": 0}}, "replay.n_step is at least 1; given 0"),
+        ({"replay": {"gamma": 1.5}}, r"replay.gamma lies in \[0, 1\]; given 1.5"),
+        ({"replay": {"window_rows": 0, "window": "recent"}}, "replay.window_rows is at least 1"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_by_their_names(settings, said):
+    with pytest.raises(ConfigError, match=said):
+        tiny(**settings)
+
+
+def test_an_environment_is_named_and_not_given():
+    with gymnasium.make("CartPole-v1") as env, pytest.raises(ConfigError, match="module:Id-v0"):
+        run(tiny(env=env))
+
+
+def test_the_working_directory_is_no_run_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="out is the working directory"):
+        run(tiny(out=Path("")))  # noqa: PTH201 - as an empty word of a shell becomes
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("call", ["reset", "step"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Literal, get_args
 
+from relive.errors import ConfigError, shown
 from relive.references import REFERENCES
 from relive.training.presets import c51, ddpg, dqn, rainbow, rlpd, sac, td3
 
@@ -49,7 +50,12 @@ def preset(recipe: Recipe, env: str) -> TrainConfig:
 
     A recipe that is no algorithm is what the run is called. An id without a version stands for the
     newest, as in Gymnasium.
+
+    Raises:
+        ConfigError: There is no such recipe.
     """
+    if recipe not in RECIPES:
+        raise ConfigError(f"a recipe is one of {', '.join(RECIPES)}; given {shown(recipe)}")
     versions = [id_ for word, id_ in PRESETS if word == recipe and id_.rpartition("-v")[0] == env]
     found: TrainConfig = PRESETS.get((recipe, max(versions, default=env)), _MODULES[recipe].DEFAULT)
     return found if found.env == env else _called(recipe, found, env)
