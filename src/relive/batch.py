@@ -167,6 +167,10 @@ class Batch:
     def __len__(self) -> int:
         return self._size
 
+    def __copy__(self) -> Batch:
+        """Another batch of the same memory, which is not written into while either is held."""
+        return Batch(self._layout, self._arena.detach(), self._size, self._offsets)
+
     def __repr__(self) -> str:
         return f"Batch({self._size} rows: {', '.join(self.keys())}; {self.device})"
 
@@ -198,6 +202,9 @@ class Batch:
     def _view(self, column: str) -> Tensor:
         view = self._views.get(column)
         if view is None:
+            if torch.is_inference_mode_enabled() and not self._arena.is_inference():
+                with torch.inference_mode(False):  # the view is used outside of it too
+                    return self._view(column)
             field, start = self._layout.columns[column], self._offsets[column]
             shape = (self._size, *field.shape)
             with torch.enable_grad():  # else what is made of it in place could not be trained on

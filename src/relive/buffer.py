@@ -951,8 +951,9 @@ class ReplayBuffer:
         checks.require_sound(self._state, tensors)
         self._state.take(tensors)
         self._home.intake.refresh()
+        self._saver.forget()
         if self._tee is not None:
-            self._tee.interrupt()
+            self._tee.interrupt(self._state.lanes[:, w.LANE_RESET].tolist())
 
     def _described(self) -> dict[str, Any]:
         """The settings, as JSON."""
@@ -1024,8 +1025,8 @@ class ReplayBuffer:
     @outside_capture
     def set_progress(self, t: int) -> None:
         """Say that `t` training samples have been drawn, for schedules."""
-        if isinstance(t, bool) or not isinstance(t, int) or not 0 <= t < 2**62:
-            raise InputError(f"progress is a whole number in [0, 2^62); given {shown(t)}")
+        if isinstance(t, bool) or not isinstance(t, int) or not 0 <= t < 2**61:
+            raise InputError(f"progress is a whole number in [0, 2^61); given {shown(t)}")
         with self._lock:
             self._state.put(w.PROGRESS, t)
 

@@ -16,7 +16,7 @@ KINDS: dict[str, Any] = {
     kind.__name__: kind for kind in (Uniform, Proportional, RankBased, Recent, Linear)
 }
 FIELD = "Field"
-PLACES = ("device", "kernels", "on_failure")  # of no number
+PLACES = ("device", "rows_on", "kernels", "on_failure")  # of no number
 
 
 def describe(settings: dict[str, Any]) -> dict[str, Any]:

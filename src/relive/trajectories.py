@@ -413,6 +413,8 @@ def _differences(source: RowLayout, target: RowLayout, *, stored: bool = True) -
     """What the target has that the source has not: columns, or other forms of them."""
     found = []
     for name, column in target.columns.items():
+        if name == "next_obs" or name.startswith("next_obs."):  # it follows from the observation
+            continue
         field = column.field
         other = source.columns[name].field if name in source.columns else None
         if other is None:
@@ -421,7 +423,7 @@ def _differences(source: RowLayout, target: RowLayout, *, stored: bool = True) -
             stored and other.stored_dtype != field.stored_dtype
         ):
             found.append(f"{name} is {_said(other)}, not {_said(field)}")
-    return [text for text in found if not text.startswith("next_obs")]
+    return found
 
 
 def _said(field: Any) -> str:

@@ -8,12 +8,12 @@ of the newest row is 1.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from relive import Linear, Proportional, RankBased, Recent, ReplayBuffer, Uniform
+from relive import Field, Linear, Proportional, RankBased, Recent, ReplayBuffer, Uniform
 from tests.faults.tagged import BYTES, FIELDS, rows
 from tests.statistics.chi_square import FALSE_ALARM, p_value
 
@@ -252,3 +252,19 @@ def test_inside_a_window_rows_are_drawn_by_their_leaf(kind: str, name: str, writ
         assert p > FALSE_ALARM
         if "independent" in name:
             assert p < 1 - FALSE_ALARM  # nor too good to be independent
+
+
+@pytest.mark.parametrize("kernels", ["cpu", "reference"])
+@pytest.mark.parametrize("eta", [1e-6, 0.001, 0.059, 0.11, 0.2])
+def test_a_window_that_shrinks_to_nothing_at_once_has_its_fewest_rows(
+    eta: float, kernels: Any
+) -> None:
+    window = Recent(eta=eta, c_min=10, updates=1)  # eta^1000 is below any float64
+    fields = {"obs": Field(()), "action": Field(())}
+    buffer = ReplayBuffer(1000, fields, sampler=Uniform(), window=window, kernels=kernels)
+    zeros = np.zeros(1000, np.float32)
+    buffer.extend(
+        obs=zeros, action=zeros, reward=zeros, next_obs=zeros, terminated=np.zeros(1000, bool)
+    )
+    for _ in range(20):
+        assert buffer.sample(20).ids.min() >= 990

@@ -728,3 +728,45 @@ def test_a_damaged_episode_is_named_and_those_before_it_are_there(store):
     with pytest.raises(CorruptError, match="episode 1"):
         store.check()
     assert store.episode(2).action.tolist() == [20, 21, 22, 23]
+
+
+def test_an_own_field_whose_name_begins_like_the_next_observation_is_compared(tmp_path):
+    fields = {"obs": Field(()), "action": Field(()), "next_obs_mask": Field((), torch.int32)}
+    other = {**fields, "next_obs_mask": Field(())}
+    with TrajectoryStore(tmp_path, fields) as store:
+        with pytest.raises(InputError, match="next_obs_mask is"):
+            ReplayBuffer(9, other).tee(store)
+        with pytest.raises(InputError, match="next_obs_mask is missing"):
+            ReplayBuffer(9, {"obs": Field(()), "action": Field(())}).tee(store)
+    with pytest.raises(ConfigError, match="next_obs_mask"):
+        TrajectoryStore(tmp_path, other)
+
+
+@pytest.mark.parametrize("due_then", [False, True])
+def test_after_another_state_the_store_leaves_out_the_fake_steps_that_the_buffer_does(
+    tmp_path, due_then
+):
+    fields = {"obs": Field(()), "action": Field(())}
+    buffer = ReplayBuffer(50, fields, num_envs=2, autoreset="next_step")
+    with TrajectoryStore(tmp_path, fields) as store:
+        buffer.tee(store)
+
+        def step(number, terminated=False):
+            value = np.full(2, number, np.float32)
+            buffer.add(
+                obs=value, action=value, reward=value, next_obs=value,
+                terminated=np.full(2, terminated), truncated=np.zeros(2, bool),
+            )  # fmt: skip
+
+        step(1, terminated=due_then)
+        state = buffer.state_dict()
+        step(2, terminated=not due_then)
+        buffer.load_state_dict(state)
+        before = len(buffer)
+        for number in (3, 4, 5):
+            step(number, terminated=number == 5)
+        store.flush()
+        kept = buffer.all().reward[before:].tolist()[::2]
+        assert kept == ([4, 5] if due_then else [3, 4, 5])
+        last = list(store)[-1]
+        assert last.reward.tolist() == kept

@@ -62,6 +62,10 @@ class Saver:
         self._manifests: dict[Path, dict[str, Any]] = {}
         self._running: tuple[Snapshot, Future[None], int] | None = None
 
+    def forget(self) -> None:
+        """The buffer has taken over another state: what folders hold is not part of it."""
+        self._manifests.clear()
+
     def move(self, state: State, lock: Any) -> None:
         """The buffer is elsewhere now; a save under way goes on with what it has."""
         self._state, self._lock = state, lock

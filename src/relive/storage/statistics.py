@@ -93,7 +93,7 @@ def stats(numbers: Tensor) -> dict[str, Any]:
                                priority would be drawn as evenly (None: not prioritized, or no rows)
     priority_entropy           -sum P ln P, in nats; ln(size) if all are equal (None: the same)
     age_counts                 rows written after a row when it was drawn  (with track_reuse:
-    reuse_counts               draws of each row so far, held or not        bin 0 counts 0, bin k
+    reuse_counts               draws of each row so far, held or not;       bin 0 counts 0, bin k
                                what lies in [2^(k-1), 2^k))
 
     Args:

@@ -113,12 +113,18 @@ class Tee:
             for env in lanes:
                 self._lanes[env].cut()
 
-    def interrupt(self) -> None:
-        """What comes next does not go on from what came before."""
+    def interrupt(self, resets_due: list[bool] | None = None) -> None:
+        """What comes next does not go on from what came before.
+
+        Args:
+            resets_due: `[E]`, the lanes whose next step is a fake one; None: those that were.
+        """
         with self._guard:
             self.drain()
             for lane in self._lanes:
                 lane.close(UNFINISHED)
+            for lane, due in zip(self._lanes, resets_due or (), strict=resets_due is not None):
+                lane.reset_due = bool(due)
 
     def finish(self) -> None:
         """The buffer writes here no more."""

@@ -130,14 +130,21 @@ def stored_form(column: Column, value: Any) -> tuple[Any, int | Tensor]:
     That is a number, or of a tensor on another device than the CPU one there, so that none waits.
     """
     if column.conversion == NO_CONVERSION or is_stored(column, value):
-        wider = value.dtype.itemsize > column.field.stored_dtype.itemsize
-        return _narrowed(column, value) if wider and is_float(value) else (value, 0)
+        return _narrowed(column, value) if _may_overflow(column, value) else (value, 0)
     stored, outside = encode(as_tensor(value), column.field.stored_dtype)
     return stored, int(outside) if outside.is_cpu else outside
 
 
+def _may_overflow(column: Column, value: Any) -> bool:
+    """Whether a number may be too large for the floats of its column."""
+    dtype, itemsize = column.field.stored_dtype, value.dtype.itemsize
+    if is_float(value):
+        return bool(itemsize > dtype.itemsize)
+    return bool(dtype.is_floating_point and itemsize > 1 and torch.finfo(dtype).max < 2**16)
+
+
 def _narrowed(column: Column, value: Any) -> tuple[Any, int | Tensor]:
-    """Floats in the narrower dtype of their column, and how many become infinite by it."""
+    """Numbers in the narrower floats of their column, and how many become infinite by it."""
     dtype = column.field.stored_dtype
     if isinstance(value, Tensor) or column.array_dtype is None:
         given = as_tensor(value)
@@ -146,6 +153,7 @@ def _narrowed(column: Column, value: Any) -> tuple[Any, int | Tensor]:
         known = narrow.float() if dtype.itemsize == 1 else narrow
         outside = (given.isfinite() & ~known.isfinite()).sum()
         return narrow, int(outside) if outside.is_cpu else outside
+    value = value if is_float(value) else value.astype(np.float64)
     try:
         with np.errstate(over="raise"):
             return value.astype(column.array_dtype), 0

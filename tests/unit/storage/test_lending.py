@@ -1,5 +1,6 @@
 """A batch is used again only when nobody can tell."""
 
+import copy
 import ctypes
 import mmap
 import threading
@@ -183,3 +184,37 @@ def test_fields_that_nobody_asked_for_are_there_when_the_memory_is_used_again(bu
     batch = buffer.sample(B)
     assert torch.equal(batch.action, batch.reward)
     assert torch.equal(batch.ids.float(), batch.reward)
+
+
+def with_rows():
+    buffer = ReplayBuffer(20, {"obs": Field((2,)), "action": Field(())})
+    zeros = np.zeros(8, np.float32)
+    obs = np.ones((8, 2), np.float32)
+    buffer.extend(obs=obs, action=zeros, reward=zeros, next_obs=obs, terminated=np.zeros(8, bool))
+    return buffer
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_a_field_first_read_in_inference_mode_can_be_learned_from_later(given):
+    buffer, net = with_rows(), torch.nn.Linear(2, 1)
+    out = buffer.empty_batch(4) if given else None
+    batch = buffer.sample(4, out=out)
+    del batch
+    with torch.inference_mode():
+        batch = buffer.sample(4, out=out)
+        net(batch.obs)
+        del batch
+    net(buffer.sample(4, out=out).obs).mean().backward()
+    assert net.weight.grad is not None
+
+
+def test_a_copy_of_a_batch_keeps_its_numbers():
+    buffer = with_rows()
+    batch = buffer.sample(8)
+    assert batch.reward.shape == (8,)
+    copied, before = copy.copy(batch), batch.ids.clone()
+    address = batch.ids.data_ptr()
+    del batch
+    for _ in range(8):
+        assert buffer.sample(8).ids.data_ptr() != address
+    assert torch.equal(copied.ids, before)

@@ -349,3 +349,44 @@ def test_settings_come_back_as_they_were(tmp_path):
         loaded = ReplayBuffer.load(tmp_path / str(number))
         assert loaded._home.settings == buffer._home.settings
         assert loaded._home.layout.fields == fields
+
+
+def paying(first, count, buffer=None):
+    """A buffer, or this one, with rows whose rewards are first, first + 1, ..."""
+    if buffer is None:
+        buffer = ReplayBuffer(100, {"obs": Field(()), "action": Field(())})
+    rewards = np.arange(first, first + count, dtype=np.float32)
+    zeros = np.zeros(count, np.float32)
+    buffer.extend(
+        obs=zeros, action=zeros, reward=rewards, next_obs=zeros, terminated=np.ones(count, bool)
+    )
+    return buffer
+
+
+def test_after_another_state_has_been_taken_over_a_save_is_of_that(tmp_path):
+    buffer = paying(0, 10)
+    buffer.save(tmp_path)
+    buffer.load_state_dict(paying(1000, 10).state_dict())
+    buffer.save(tmp_path)
+    assert ReplayBuffer.load(tmp_path).all().reward.tolist() == [*range(1000, 1010)]
+
+
+def test_a_buffer_that_went_back_is_saved_as_it_goes_on(tmp_path):
+    buffer = paying(0, 5)
+    state = buffer.state_dict()
+    paying(5, 5, buffer).save(tmp_path)
+    buffer.load_state_dict(state)
+    for more in (0, 3):
+        if more:
+            paying(500, more, buffer)
+        buffer.save(tmp_path)
+        expected = [0, 1, 2, 3, 4, *range(500, 500 + more)]
+        assert ReplayBuffer.load(tmp_path).all().reward.tolist() == expected
+
+
+def test_the_state_of_rows_in_pinned_memory_is_taken_elsewhere_too():
+    state = paying(0, 3).state_dict()
+    state["settings"]["rows_on"] = "host"
+    buffer = paying(7, 1)
+    buffer.load_state_dict(state)
+    assert buffer.all().reward.tolist() == [0, 1, 2]

@@ -197,3 +197,28 @@ def test_floats_of_every_width_are_taken(dtype, stored, outside, form):
     (found,) = buffer.rows([0]).obs.float().tolist()
     assert found == pytest.approx(stored, rel=0, abs=0, nan_ok=True)
     assert buffer.stats()["out_of_range"] == 2 * outside
+
+
+@pytest.mark.parametrize("form", [np.array, torch.tensor])
+def test_whole_numbers_that_are_too_large_for_a_float_are_counted(form):
+    buffer = ReplayBuffer(4, {"obs": Field((2,), torch.float16), "action": Field()})
+    given = form([100_000, 3])
+    buffer.add(obs=given, action=0.0, reward=0.0, next_obs=given, terminated=True, truncated=False)
+    assert buffer.rows([0]).obs.tolist() == [[math.inf, 3.0]]
+    assert buffer.stats()["out_of_range"] == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn])
+def test_bytes_are_the_nearest_to_numbers_of_any_precision(dtype):
+    values = torch.arange(2**16, dtype=torch.int32).to(torch.int16).view(dtype)
+    if dtype.itemsize == 1:
+        values = torch.arange(256, dtype=torch.int32).to(torch.uint8).view(dtype)
+    exact = values.double()
+    values = values[(exact >= 0) & (exact <= 1)]
+    fields = {"obs": Field(values.shape, store=torch.uint8), "action": Field()}
+    buffer = ReplayBuffer(2, fields)
+    buffer.add(
+        obs=values, action=0.0, reward=0.0, next_obs=values, terminated=True, truncated=False
+    )
+    wrong = buffer.rows([0]).obs[0].double() - values.double()
+    assert wrong.abs().max() <= 0.5 / 255 + 1e-7

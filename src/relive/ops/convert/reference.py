@@ -21,6 +21,8 @@ def encode(values: Tensor, store: torch.dtype) -> tuple[Tensor, Tensor]:
     Those become the nearest that fits; NaN becomes 0 in uint8, where there is none. Infinities fit
     a float type.
     """
+    if values.dtype.itemsize < 4:  # or it would be rounded twice
+        values = values.float()
     if store == torch.uint8:
         outside = ~((values >= 0) & (values <= 1))
         held = torch.nan_to_num(values, nan=0.0).clamp(0, 1)

@@ -35,6 +35,7 @@ def power64(base: Any, exponent: Any) -> Any:
     y = exponent * (np.float64(exponent_2) + (z * q) * TWO_OVER_LN_2)
     whole = np.floor(y + 0.5)
     f = y - whole
+    whole = min(max(whole, -1022.0), 1023.0)
     r = E13
     r = r * f + E12
     r = r * f + E11

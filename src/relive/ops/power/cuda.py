@@ -42,6 +42,7 @@ def power64(base, exponent):
     y = exponent * log2
     whole = tl.floor(y + 0.5)
     fraction = y - whole
+    whole = tl.minimum(tl.maximum(whole, -1022.0), 1023.0)
     series = tl.zeros_like(z) + EXP2_TERMS[0]
     for k in tl.static_range(1, NUM_EXP2):
         series = series * fraction + EXP2_TERMS[k]

@@ -25,7 +25,8 @@ def power(base: Tensor, exponent: float) -> Tensor:
 
     Args:
         base: float64 [*], positive and finite.
-        exponent: any finite number for which the result is a normal float64.
+        exponent: any finite number. A result below 2^-1022 counts as about that, one above 2^1023
+            as about that.
 
     Returns:
         float32 [*].
@@ -52,4 +53,4 @@ def power64(base: Tensor, exponent: float) -> Tensor:
     series = torch.full_like(z, EXP2[0])
     for coefficient in EXP2[1:]:
         series = series * fraction + coefficient
-    return torch.ldexp(series, whole.to(torch.int32))
+    return torch.ldexp(series, whole.clamp(-1022, 1023).to(torch.int32))
