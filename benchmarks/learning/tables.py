@@ -52,14 +52,17 @@ def comparison(tasks: Sequence[Task], results: Results) -> str:
         for sampler in SAMPLERS:
             task = next(t for t in tasks if t.name == f"samplers-{name}-{sampler.lower()}")
             scores = list(judge.scores(task, results).values())
-            cells.append(
-                f"{_short(statistics.fmean(scores))} ({_short(min(scores))}–{_short(max(scores))})"
-                if scores
-                else ""
-            )
+            cells.append(_spread(scores, task.seeds) if scores else "")
         if any(cells):
             lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _spread(scores: Sequence[float], seeds: int) -> str:
+    """The mean, least and largest, and how many of the seeds these are unless all."""
+    some = "" if len(scores) == seeds else f"; {len(scores)} of {seeds} seeds"
+    ends = f"{_short(min(scores))} to {_short(max(scores))}"
+    return f"{_short(statistics.fmean(scores))} ({ends}{some})"
 
 
 def _short(value: float) -> str:
