@@ -48,7 +48,7 @@ def test_a_row_that_must_not_be_drawn_is_found() -> None:
 def test_kernels_unlike_their_definition_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def reward_changed(self: ReplayBuffer, *arguments: Any, **options: Any) -> Batch:
         batch = sample(self, *arguments, **options)
-        if self._settings.kernels == "auto":
+        if self._home.settings.kernels == "auto":
             batch.reward[0] += 1e-6
         return batch
 

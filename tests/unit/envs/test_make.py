@@ -43,6 +43,7 @@ def test_environments_of_a_package_are_found_without_an_import(monkeypatch):
     pretended = types.ModuleType("minatar.gym")
     calls = []
     pretended.register_envs = lambda: calls.append("registered")
+    monkeypatch.setitem(sys.modules, "minatar", types.ModuleType("minatar"))  # or the real one
     monkeypatch.setitem(sys.modules, "minatar.gym", pretended)
     monkeypatch.setattr(gymnasium, "registry", {})
     with pytest.raises(ConfigError, match="there is no environment"):  # it registered none
