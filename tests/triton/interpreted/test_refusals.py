@@ -136,7 +136,7 @@ def test_flags_on_the_device_need_final_observations_at_every_step(device):
     assert len(given.buffer) == 0
 
 
-@pytest.mark.parametrize("dtype", [torch.bool, torch.uint16, torch.uint64, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint16, torch.uint64, torch.float16])
 @pytest.mark.parametrize("shape", [(), (3,), (2, 1)])
 def test_final_observations_of_the_host_go_into_rows_of_any_dtype(device, dtype, shape):
     fields = {"obs": Field(shape, dtype), "action": Field()}

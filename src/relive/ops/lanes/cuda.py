@@ -164,6 +164,7 @@ def number_rows(
         first = plan + 1 + LANES * w.LANE_WORDS + place
         number = tl.load(first, mask=place < count, other=0)
         until = tl.cumsum(number, 0)
+        tl.debug_barrier()  # more lanes than threads: who loads need not be who stores
         tl.store(first, next_id + until - number, mask=place < count)
         next_id += tl.sum(number, 0)
     return next_id
