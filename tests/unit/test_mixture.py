@@ -54,17 +54,22 @@ def test_a_batch_holds_the_share_of_each_buffer_and_whole_rows(kernels):
         assert torch.equal(batch.next_obs, batch.obs)
 
 
-@pytest.mark.parametrize(("batch_size", "shares"), [(7, [1, 1]), (1, [1, 2, 4]), (10, [0.3, 0.7])])
+UNEVEN = [(5, [50, 50, 50, 5, 1]), (32, [1000, 1000, 1000, 1, 1]), (1, [3, 1, 1, 3, 3])]
+EVEN = [(7, [1, 1]), (1, [1, 2, 4]), (10, [0.3, 0.7])]  # whole rows after 70 batches
+
+
+@pytest.mark.parametrize(("batch_size", "shares"), EVEN + UNEVEN)
 def test_shares_that_are_no_whole_rows_are_exact_in_the_long_run(batch_size, shares):
     buffers = [filled(100 * (k + 1)) for k in range(len(shares))]
     mixture = Mixture(buffers, shares)
     counts = np.zeros(len(shares))
-    for number in range(1, 71):
+    for number in range(1, 141):
         drawn = tags(mixture.sample(batch_size))
         counts += [drawn.count(k + 1) for k in range(len(shares))]
         expected = np.array(shares) / sum(shares) * batch_size * number
         assert np.abs(counts - expected).max() < len(shares)
-    assert np.abs(counts - expected).max() < 1e-6
+    if (batch_size, shares) in EVEN:
+        assert np.abs(counts - expected).max() < 1e-6
 
 
 @KERNELS
@@ -200,20 +205,6 @@ def test_batches_of_a_mixture_are_drawn_ahead():
         assert torch.equal(batch.ids, expected.ids)
         assert torch.equal(batch.reward, expected.reward)
     assert [buffer.stats()["progress"] for buffer in ahead.buffers] == [7, 7]
-
-
-UNEVEN = [(5, [50, 50, 50, 5, 1]), (32, [1000, 1000, 1000, 1, 1]), (1, [3, 1, 1, 3, 3])]
-
-
-@pytest.mark.parametrize(("batch_size", "shares"), UNEVEN)
-def test_buffers_of_small_shares_leave_the_others_their_rows(batch_size, shares):
-    mixture = Mixture([filled(100 * (k + 1)) for k in range(len(shares))], shares)
-    counts = np.zeros(len(shares))
-    for number in range(1, 121):
-        drawn = tags(mixture.sample(batch_size))
-        counts += [drawn.count(k + 1) for k in range(len(shares))]
-        expected = np.array(shares) / sum(shares) * batch_size * number
-        assert np.abs(counts - expected).max() < len(shares)
 
 
 @given(
