@@ -30,7 +30,6 @@ from relive.errors import (
 from relive.fallback import Fallback, falls_back, reads
 from relive.fields import Fields, fields_of
 from relive.gpu.capture import NotNowError, is_captured, outside_capture, require_no_capture
-from relive.gpu.failures import DeviceFailure
 from relive.gpu.transfer import finish
 from relive.gpu.turns import Turns
 from relive.home import Home
@@ -557,23 +556,17 @@ class ReplayBuffer:
         ids: tuple[int, int] | Tensor | None = None,
     ) -> None:
         """Draw `count` rows into a batch, from its row `first` on."""
+
+        def draw() -> None:  # from where the buffer is when it is called
+            with self._lock:
+                self._require_no_save("sample")
+                self._home.draw(batch, first, count, train=train, ids=ids)
+
         if self._home.guard is not None:
             kind = "sample", (first, count, len(batch)), train, ids is not None
-            self._home.guard.call(self, kind, lambda: self._draw(batch, first, count, train, ids))
+            self._home.guard.call(self, kind, draw)
         else:
-            self._draw(batch, first, count, train, ids)
-
-    def _draw(
-        self,
-        batch: Batch,
-        first: int,
-        count: int,
-        train: bool,
-        ids: tuple[int, int] | Tensor | None,
-    ) -> None:
-        with self._lock:
-            self._require_no_save("sample")
-            self._home.draw(batch, first, count, train=train, ids=ids)
+            draw()
 
     def empty_batch(self, batch_size: int) -> Batch:
         """A batch to be filled by `sample(batch_size, out=...)`; its values mean nothing yet."""

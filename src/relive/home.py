@@ -1,7 +1,7 @@
 """Where a buffer lives: its memory, and what writes into it and draws from it there.
 
 A buffer whose GPU fails it moves: it gets another home, on the CPU, with what was in the first one.
-Nothing here locks, guards or counts; `ReplayBuffer` does.
+Nothing here takes a lock or makes a call again; `ReplayBuffer` does.
 """
 
 from __future__ import annotations

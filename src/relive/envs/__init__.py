@@ -3,14 +3,14 @@
 Importing this needs nothing; making one of Gymnasium's needs Gymnasium.
 """
 
-from relive.envs.make import action_bounds, make_env, make_vector_env, num_actions
+from relive.envs.make import action_scale, make_env, make_vector_env, num_actions
 from relive.envs.torch_native import TORCH_ENVS, TorchEnv, make_torch_env
 
 __all__ = [
     "make_env",
     "make_vector_env",
     "num_actions",
-    "action_bounds",
+    "action_scale",
     "make_torch_env",
     "TorchEnv",
     "TORCH_ENVS",

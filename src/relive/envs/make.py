@@ -7,19 +7,17 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from relive.envs.torch_native import TorchEnv, make_torch_env
 from relive.envs.torch_native.make import torch_id
 from relive.envs.torch_native.single import SingleTorchEnv
 from relive.errors import ConfigError, MissingExtraError, UnsupportedError
 from relive.fields import fields_of
+from relive.nn.action_scale import ActionScale
 
 if TYPE_CHECKING:
     import torch
     from gymnasium import Env
     from gymnasium.vector import SyncVectorEnv
-    from numpy.typing import NDArray
 
 PLUGINS = {"MinAtar/": ("minatar.gym", "minatar"), "ALE/": ("ale_py", "ale-py")}
 """Environments that Gymnasium hears of by `register_envs` of a module, in a package."""
@@ -140,8 +138,8 @@ def num_actions(env: Any) -> int:
     return int(space.n)
 
 
-def action_bounds(env: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Smallest and largest action of an environment, or of one copy of a vector environment.
+def action_scale(env: Any) -> ActionScale:
+    """The box of `ActionScale.for_env(env)`; of tensor code without Gymnasium too.
 
     Raises:
         ConfigError: Its actions are no box of floats.
@@ -149,14 +147,8 @@ def action_bounds(env: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     if _is_native(env):
         if env.task.num_actions is not None:
             raise ConfigError(f"the actions of {env.task.env_id} are numbered")
-        high = np.full(1, env.task.action_bound, np.float32)
-        return -high, high
-    from gymnasium.spaces import Box
-
-    space = getattr(env, "single_action_space", None) or env.action_space
-    if not isinstance(space, Box) or space.dtype is None or space.dtype.kind != "f":
-        raise ConfigError(f"the action space is {space}; expected Box(low, high) of floats")
-    return space.low, space.high
+        return ActionScale([-env.task.action_bound], [env.task.action_bound])
+    return ActionScale.for_env(env)
 
 
 def _is_native(env: Any) -> bool:

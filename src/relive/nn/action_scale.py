@@ -66,10 +66,10 @@ class ActionScale:
         """The box of an environment of Gymnasium's, or of one copy of a vector environment.
 
         Raises:
-            ConfigError: Its actions are no box, or as above.
+            ConfigError: Its actions are no box of floats, or as above.
         """
         space = getattr(env, "single_action_space", None) or env.action_space
-        if not hasattr(space, "low"):
+        if not hasattr(space, "low") or space.dtype.kind != "f":
             raise ConfigError(f"the action space is {space}; expected Box(low, high) of floats")
         return cls(space.low, space.high, device)
 

@@ -93,8 +93,9 @@ def stats(numbers: Tensor) -> dict[str, Any]:
                                priority would be drawn as evenly (None: not prioritized, or no rows)
     priority_entropy           -sum P ln P, in nats; ln(size) if all are equal (None: the same)
     age_counts                 rows written after a row when it was drawn  (with track_reuse:
-    reuse_counts               draws of each row so far, held or not;       bin 0 counts 0, bin k
-                               what lies in [2^(k-1), 2^k))
+    reuse_counts               draws of each row so far, held or not        bin 0 counts 0, bin k
+                               what lies in [2^(k-1), 2^k); rows that `clear` dropped, or a load
+                               into less capacity, are not among them)
 
     Args:
         numbers: what `gather` gave, on the CPU.

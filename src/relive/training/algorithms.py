@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from relive.agents import ActionScale
-from relive.envs.make import action_bounds, num_actions
+from relive.envs.make import action_scale, num_actions
 from relive.errors import ConfigError
 
 if TYPE_CHECKING:
+    from relive.agents import ActionScale
     from relive.agents.kinds import Algorithm
 
 DISCRETE: tuple[Algorithm, ...] = ("dqn", "c51")
@@ -23,7 +23,7 @@ def actions_of(env: Any, algorithm: Algorithm) -> int | ActionScale:
     """
     continuous = algorithm in CONTINUOUS
     try:
-        return ActionScale(*action_bounds(env)) if continuous else num_actions(env)
+        return action_scale(env) if continuous else num_actions(env)
     except ConfigError as error:
         others = (*DISCRETE, "rainbow") if continuous else (*CONTINUOUS, "rlpd")
         kind = "numbered" if continuous else "continuous"

@@ -156,10 +156,12 @@ class HostRollout:
                 f"{self._name} gave a reward that is not finite: {reward.tolist()}, "
                 f"in its environment {int(np.isfinite(reward).argmin())}; {NEVER_AGAIN}"
             )
-        if (where := not_finite(next_obs)) is not None:
+        final_obs = info.get("final_obs")
+        seen = [next_obs] if final_obs is None else [next_obs, *final_obs]
+        if (where := next(filter(None, map(not_finite, seen)), None)) is not None:
             raise InputError(
-                f"{self._name} gave an observation that is not finite, after the actions "
-                f"{action.tolist()}{where}; {NEVER_AGAIN}"
+                f"{self._name} gave {where} that is not finite, after the actions "
+                f"{action.tolist()}; {NEVER_AGAIN}"
             )
         self._buffer.add(
             obs=self._obs,
@@ -168,7 +170,7 @@ class HostRollout:
             next_obs=next_obs,
             terminated=terminated,
             truncated=truncated,
-            final_obs=info.get("final_obs"),
+            final_obs=final_obs,
         )
         self._obs, self._last = next_obs, (reward, terminated | truncated)
 
@@ -332,10 +334,10 @@ def _equal(obs: Any, other: Any) -> bool:
 
 
 def not_finite(obs: Any, name: str = "") -> str | None:
-    """In which entry of a dict there is a number that is not finite; None where all are."""
+    """In words, an observation with a number that is not finite; None where all are, or none is."""
     if isinstance(obs, dict):
         found = (not_finite(entry, f"{name}.{key}") for key, entry in obs.items())
-        return next((where for where in found if where is not None), None)
-    if obs.dtype.kind != "f" or np.isfinite(obs).all():
+        return next(filter(None, found), None)
+    if obs is None or np.asarray(obs).dtype.kind != "f" or np.isfinite(obs).all():
         return None
-    return f", in {name[1:]}" if name else ""
+    return f"an observation{f', in {name[1:]},' if name else ''}"

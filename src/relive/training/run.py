@@ -256,7 +256,7 @@ def _to_the_end(
     out = config.out
     assert out is not None  # filled in
     evaluated, ended = None, None
-    best = _best_mean(out / METRICS)
+    best = _best_mean(out / METRICS) if config.eval_every else -math.inf
     with ExitStack() as stack:
         listeners: list[Sink] = [metrics, *sinks]
         stack.callback(metrics.close)

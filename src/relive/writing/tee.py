@@ -49,8 +49,7 @@ class Tee:
         self._recorder, self._layout = recorder, layout
         self._guard = recorder.guard
         self._lanes = [recorder.lane(env, resets=resets, writes=False) for env in range(num_envs)]
-        for lane, due in zip(self._lanes, resets_due, strict=True):
-            lane.reset_due = due
+        self._set_resets(resets_due)
         self._given = steps.numpy()
         self._room = max(1, STAGED // (num_envs * row_bytes))
         self._staged = np.empty((self._room, num_envs, row_bytes), np.uint8)
@@ -123,8 +122,12 @@ class Tee:
             self.drain()
             for lane in self._lanes:
                 lane.close(UNFINISHED)
-            for lane, due in zip(self._lanes, resets_due or (), strict=resets_due is not None):
-                lane.reset_due = bool(due)
+            if resets_due is not None:
+                self._set_resets(resets_due)
+
+    def _set_resets(self, due: list[bool]) -> None:
+        for lane, is_due in zip(self._lanes, due, strict=True):
+            lane.reset_due = bool(is_due)
 
     def finish(self) -> None:
         """The buffer writes here no more."""

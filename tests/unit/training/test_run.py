@@ -206,6 +206,12 @@ def test_a_run_that_an_error_ends_is_saved_as_it_was_before_and_goes_on(
     assert (result.ended.step, result.ended.interrupted, result.ended.error) == (300, False, None)
 
 
+def test_a_last_observation_that_is_not_finite_is_named_too(tmp_path, counts):
+    counts.bad_at = 210  # the end of an episode: what follows is the first of the next one
+    with pytest.raises(InputError, match="gave an observation that is not finite"):
+        run(tiny(env="Counts-v0", out=tmp_path / "run"))
+
+
 def test_an_error_of_the_file_system_in_an_environment_is_told_as_one_of_it(
     tmp_path, counts, capsys
 ):
