@@ -146,6 +146,7 @@ PROPERTIES = [
     "window",
     "prioritized",
     "failure",
+    "is_saving",
 ]
 TABLE: dict[str, Row] = {
     "`add` of host arrays": Row(
@@ -311,7 +312,7 @@ TABLE: dict[str, Row] = {
     ),
     "`tee`": Row(YES, REFUSED, {"to a store": lambda g: g.buffer.tee(g.store)}),
     "`capacity`, `device`, `num_envs`, `n_step`, `gamma`, `sampler`, `window`, `prioritized`, "
-    "`failure`, `memory`, `saved_note`": Row(
+    "`failure`, `is_saving`, `memory`, `saved_note`": Row(
         NO,
         HOST_KNOWS,
         {
