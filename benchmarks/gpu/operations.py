@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 H200_FLOPS = 67e12  # float32, a second, without tensor cores: the data sheet
 DISCRETE = ("dqn", "c51")
+INTO = {"out", "grad_input"}  # where a result is put
 NO_LAUNCH = {"aten::_unsafe_view", "aten::lift_fresh", "aten::empty", "aten::detach"}
 
 
@@ -73,8 +74,9 @@ class Counted(TorchDispatchMode):  # type: ignore[misc]  # torch gives no type
         )
         if not is_view and schema.name not in NO_LAUNCH:
             flops = flop_registry.get(func._overloadpacket)
+            given = {name: value for name, value in kwargs.items() if name not in INTO}
             self.work.add(
-                moved((args, kwargs)) + moved(results),
+                moved((args, given)) + moved(results),
                 flops(*args, **kwargs, out_val=results) if flops else 0,
             )
         return results

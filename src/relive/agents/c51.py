@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from relive.agents.agent import check_settings, count_envs, tensors_of
-from relive.agents.update import UpdateResult, accumulate
+from relive.agents.update import Loss, UpdateResult, accumulate
 from relive.devices import known_device
 from relive.errors import ConfigError
 from relive.losses.categorical import cross_entropy, expected_value, kl_divergence, project
@@ -316,15 +316,15 @@ class C51:
         }
         return UpdateResult(td_error=divergence, metrics=metrics)
 
-    def _terms(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """The loss `[]`, the divergence and the values of the actions taken, `[B]` each."""
+    def _terms(self, batch: Batch) -> tuple[Loss, Tensor, Tensor]:
+        """The loss, the divergence and the values of the actions taken, `[B]` each."""
         support = self.online.support
         with torch.no_grad():
             probs = self._next_probs(batch.next_obs)
             target = project(probs, support, batch.reward, batch.discount)
         log_probs = _of_action(self.online(batch.obs), batch.action).log_softmax(1)
         entropy = cross_entropy(log_probs, target)
-        loss = weighted_mean(entropy, batch.weights)
+        loss = Loss.with_graph(weighted_mean(entropy, batch.weights))
         divergence = kl_divergence(entropy.detach(), target)
         return loss, divergence, expected_value(log_probs.detach().exp(), support)
 

@@ -21,12 +21,14 @@ import torch
 from torch import Tensor
 
 from relive.agents.agent import check_settings, count_envs, tensors_of
-from relive.agents.update import UpdateResult, accumulate
+from relive.agents.update import Loss, UpdateResult, accumulate
 from relive.devices import known_device
-from relive.losses.policy import deterministic_policy_loss
-from relive.losses.td import LossKind, td_error, td_target, weighted_loss
+from relive.losses.policy import deterministic_policy_loss, deterministic_policy_slope
+from relive.losses.td import LossKind, td_error, td_slope, td_target
+from relive.losses.twin import critics_loss
 from relive.nn.actor_critic import Critics, DeterministicPolicy
 from relive.nn.adam import Adam
+from relive.nn.backprop import Backprop
 from relive.nn.flat import FlatParameters
 from relive.nn.learning_rate import LearningRate
 from relive.nn.streams import RandomStream
@@ -126,6 +128,7 @@ class DDPG:
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
         self.actor_parameters = FlatParameters(self.actor)
         self.critic_parameters = FlatParameters(self.critic)
+        self.critic_backprop = Backprop(self.critic, self.critic_parameters, self.target_critic)
         self.target_actor_parameters = FlatParameters(self.target_actor)
         self.target_critic_parameters = FlatParameters(self.target_critic)
         self.actor_optimizer = Adam(self.actor_parameters)
@@ -223,7 +226,7 @@ class DDPG:
         """
         config = self.config
         batches = tuple(batch.to(self.device) for batch in batches)
-        loss, delta, q = accumulate(batches, self._critic_terms, self.critic_parameters)
+        loss, delta, q = accumulate(batches, self._critic_terms, self.critic_backprop)
         grad_norm = self.critic_parameters.clip_grad(config.max_grad_norm)
         lr = self.learning_rate.next()
         self.critic_optimizer.step(lr)
@@ -246,20 +249,26 @@ class DDPG:
         }
         return UpdateResult(td_error=magnitude, metrics=metrics)
 
-    def _critic_terms(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """The loss `[]`, delta and the values of the actions taken, `[B]` each."""
+    def _critic_terms(self, batch: Batch) -> tuple[Loss, Tensor, Tensor]:
+        """The loss, delta and the values of the actions taken, `[B]` each."""
         with torch.no_grad():
             next_action = self.target_actor(batch.next_obs)
-            next_value = self.target_critic(batch.next_obs, next_action)[0]
+            next_value = self.critic_backprop.target(batch.next_obs, next_action)[0]
             target = td_target(batch.reward, batch.discount, next_value)
-        q = self.critic(batch.obs, self.scale.to_unit(batch.action))[0]
-        delta = td_error(q, target)
-        return weighted_loss(delta, batch.weights, self.config.loss), delta, q
+        q = self.critic_backprop.forward(batch.obs, self.scale.to_unit(batch.action))
+        delta, kind = td_error(q.detach(), target), self.config.loss
+        slope = td_slope(delta, batch.weights, kind)
+        loss = Loss(critics_loss(delta, batch.weights, kind), (q,), (slope,))
+        return loss, delta[0], q[0]
 
-    def _policy_terms(self, batch: Batch) -> tuple[Tensor]:
-        """The loss `[]`."""
-        q = self.critic(batch.obs, self.actor(batch.obs))[0]
-        return (deterministic_policy_loss(q, batch.weights),)
+    def _policy_terms(self, batch: Batch) -> tuple[Loss]:
+        """The loss."""
+        action = self.actor.forward(batch.obs)
+        q = self.critic_backprop.forward(batch.obs, action)
+        slope = deterministic_policy_slope(batch.weights).unsqueeze(0)
+        output, slope = self.critic_backprop.to_action(q, slope, action)
+        mean = deterministic_policy_loss(q.detach()[0], batch.weights)
+        return (Loss(mean, (output,), (slope,)),)
 
     # -- save
 

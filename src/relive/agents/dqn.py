@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, nn
 
 from relive.agents.agent import check_settings, count_envs, tensors_of
-from relive.agents.update import UpdateResult, accumulate
+from relive.agents.update import Loss, UpdateResult, accumulate
 from relive.devices import known_device
 from relive.errors import ConfigError
-from relive.losses.td import LossKind, WeightOn, td_error, td_target, weighted_loss
+from relive.losses.td import LossKind, WeightOn, td_error, td_slope, td_target, weighted_loss
 from relive.nn.adam import Adam
 from relive.nn.encoders import encoder_for
 from relive.nn.flat import FlatParameters
@@ -272,14 +272,16 @@ class DQN:
         }
         return UpdateResult(td_error=magnitude, metrics=metrics)
 
-    def _terms(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """The loss `[]`, delta and the values of the actions taken, `[B]` each."""
+    def _terms(self, batch: Batch) -> tuple[Loss, Tensor, Tensor]:
+        """The loss, delta and the values of the actions taken, `[B]` each."""
         with torch.no_grad():
             target = td_target(batch.reward, batch.discount, self._next_value(batch.next_obs))
         q = self.online(batch.obs).gather(1, batch.action.unsqueeze(1)).squeeze(1)
-        delta = td_error(q, target)
-        loss = weighted_loss(delta, batch.weights, self.config.loss, self.config.weight_on)
-        return loss, delta, q
+        delta, weights = td_error(q.detach(), target), batch.weights
+        kind, weight_on = self.config.loss, self.config.weight_on
+        mean = weighted_loss(delta, weights, kind, weight_on)
+        slope = td_slope(delta, weights, kind, weight_on)
+        return Loss(mean, (q,), (slope,)), delta, q
 
     def _next_value(self, next_obs: Observation) -> Tensor:
         """Value of the observation each row ends in, `[B]`."""

@@ -26,18 +26,20 @@ import torch
 from torch import Tensor
 
 from relive.agents.agent import check_settings, count_envs, tensors_of
-from relive.agents.update import UpdateResult, accumulate
+from relive.agents.update import Loss, UpdateResult, accumulate
 from relive.devices import known_device
 from relive.losses.policy import (
     soft_policy_loss,
+    soft_policy_slopes,
     soft_value,
     tanh_normal_log_prob,
     temperature_loss,
 )
-from relive.losses.td import LossKind, td_error, td_target
+from relive.losses.td import LossKind, td_error, td_slope, td_target
 from relive.losses.twin import RowError, critics_loss, row_error
 from relive.nn.actor_critic import Critics, GaussianPolicy, Temperature
 from relive.nn.adam import Adam
+from relive.nn.backprop import Backprop
 from relive.nn.flat import FlatParameters
 from relive.nn.learning_rate import LearningRate
 from relive.nn.streams import RandomStream
@@ -178,6 +180,7 @@ class SAC:
         self.target_critics = copy.deepcopy(self.critics).requires_grad_(False)
         self.actor_parameters = FlatParameters(self.actor)
         self.critic_parameters = FlatParameters(self.critics)
+        self.critic_backprop = Backprop(self.critics, self.critic_parameters, self.target_critics)
         self.target_critic_parameters = FlatParameters(self.target_critics)
         self.temperature_parameters = FlatParameters(self.temperature)
         self.actor_optimizer = Adam(self.actor_parameters)
@@ -282,13 +285,12 @@ class SAC:
         """
         config = self.config
         batches = tuple(batch.to(self.device) for batch in batches)
-        loss, error, q = accumulate(batches, self._critic_terms, self.critic_parameters)
+        loss, error, q = accumulate(batches, self._critic_terms, self.critic_backprop)
         grad_norm = self.critic_parameters.clip_grad(config.max_grad_norm)
         lr = self.learning_rate.next()
         self.critic_optimizer.step(lr)
 
-        if due:
-            self._update_policy(batches, lr)
+        of_policy = self._update_policy(batches, lr) if due else self._last_of_policy()
         self.target_critic_parameters.step_towards(self.critic_parameters, config.tau)
 
         metrics = {
@@ -297,34 +299,42 @@ class SAC:
             "q_mean": q.mean(),
             "grad_norm": grad_norm,
             "temperature": self.temperature.forward().detach(),
-            **{name: value.clone() for name, value in self._of_policy.items()},
+            **of_policy,
         }
         return UpdateResult(td_error=error, metrics=metrics)
 
-    def _critic_terms(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """The loss `[]`, the errors and the mean values of the actions taken, `[B]` each."""
+    def _critic_terms(self, batch: Batch) -> tuple[Loss, Tensor, Tensor]:
+        """The loss, the errors `[B]` and the values of the actions taken, `[B, K]`."""
         config = self.config
         with torch.no_grad():
             action, log_prob = self._sample(batch.next_obs)
-            value = self._smallest(self.target_critics(batch.next_obs, action))
+            value = self._smallest(self.critic_backprop.target(batch.next_obs, action))
             if config.entropy_backup:
                 value = soft_value(value, log_prob, self.temperature.forward())
             target = td_target(batch.reward, batch.discount, value)
-        q = self.critics(batch.obs, self.scale.to_unit(batch.action))
-        delta = td_error(q, target)
-        loss = critics_loss(delta, batch.weights, config.loss)
-        return loss, row_error(delta.detach(), config.row_error), q.detach().mean(0)
+        q = self.critic_backprop.forward(batch.obs, self.scale.to_unit(batch.action))
+        delta = td_error(q.detach(), target)
+        slope = td_slope(delta, batch.weights, config.loss)
+        loss = Loss(critics_loss(delta, batch.weights, config.loss), (q,), (slope,))
+        return loss, row_error(delta, config.row_error), q.detach().T
 
-    def _update_policy(self, batches: Sequence[Batch], lr: float | Tensor) -> None:
+    def _update_policy(self, batches: Sequence[Batch], lr: float | Tensor) -> dict[str, Tensor]:
+        """Metrics of the policy."""
         parameters = self.actor_parameters
         loss, log_prob, weights = accumulate(batches, self._policy_terms, parameters)
         if self.config.max_grad_norm is not None:
             self.actor_parameters.clip_grad(self.config.max_grad_norm)
         self.actor_optimizer.step(lr)
-        self._of_policy["actor_loss"].copy_(loss)
-        self._of_policy["entropy"].copy_(log_prob.mean()).neg_()
         if self.config.tune_temperature:
             self._update_temperature(log_prob, weights, lr)
+        metrics = {"actor_loss": loss, "entropy": -log_prob.mean()}
+        if self.config.policy_delay > 1:
+            for name, value in metrics.items():
+                self._of_policy[name].copy_(value)
+        return metrics
+
+    def _last_of_policy(self) -> dict[str, Tensor]:
+        return {name: value.clone() for name, value in self._of_policy.items()}
 
     @torch.no_grad()
     def _update_temperature(self, log_prob: Tensor, weights: Tensor, lr: float | Tensor) -> None:
@@ -333,15 +343,23 @@ class SAC:
         self.temperature_parameters.grad[:1] = loss
         self.temperature_optimizer.step(lr)
 
-    def _policy_terms(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """The loss `[]`, log pi of the actions drawn and the weights, `[B]` each."""
+    def _policy_terms(self, batch: Batch) -> tuple[Loss, Tensor, Tensor]:
+        """The loss, log pi of the actions drawn and the weights, `[B]` each."""
         action, log_prob = self._sample(batch.obs)
-        q = self.critics(batch.obs, action)
-        # min, not amin, whose derivative takes six operations to share among equals
-        value = q.min(0).values if self.config.policy_value == "min" else q.mean(0)
-        temperature = self.temperature.forward().detach()
-        loss = soft_policy_loss(value, log_prob, temperature, batch.weights)
-        return loss, log_prob, batch.weights
+        q = self.critic_backprop.forward(batch.obs, action)
+        temperature, weights = self.temperature.forward().detach(), batch.weights
+        value_slope, log_prob_slope = soft_policy_slopes(temperature, weights)
+        value, slope = self._policy_value(q.detach(), value_slope)
+        output, slope = self.critic_backprop.to_action(q, slope, action)
+        mean = soft_policy_loss(value, log_prob.detach(), temperature, weights)
+        return Loss(mean, (output, log_prob), (slope, log_prob_slope)), log_prob, weights
+
+    def _policy_value(self, q: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
+        """What the policy climbs, of `q` `[K, B]`, and by each of those what is a slope by it."""
+        if self.config.policy_value == "mean":
+            return q.mean(0), (slope / len(q)).expand_as(q)
+        value, which = q.min(0, keepdim=True)
+        return value[0], torch.zeros_like(q).scatter_(0, which, slope.unsqueeze(0))
 
     def _sample(self, obs: Observation) -> tuple[Tensor, Tensor]:
         """Actions `[B, D]`, through which the policy is differentiated, and log pi `[B]`."""

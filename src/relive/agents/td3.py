@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from relive.agents.agent import check_settings, count_envs, tensors_of
-from relive.agents.update import UpdateResult, accumulate
+from relive.agents.update import Loss, UpdateResult, accumulate
 from relive.devices import known_device
-from relive.losses.policy import deterministic_policy_loss
-from relive.losses.td import LossKind, td_error
+from relive.losses.policy import deterministic_policy_loss, deterministic_policy_slope
+from relive.losses.td import LossKind, td_error, td_slope
 from relive.losses.twin import (
     RowError,
     clipped_double_target,
@@ -35,6 +35,7 @@ from relive.losses.twin import (
 )
 from relive.nn.actor_critic import Critics, DeterministicPolicy
 from relive.nn.adam import Adam
+from relive.nn.backprop import Backprop
 from relive.nn.flat import FlatParameters
 from relive.nn.learning_rate import LearningRate
 from relive.nn.streams import RandomStream
@@ -149,6 +150,7 @@ class TD3:
         self.target_critics = copy.deepcopy(self.critics).requires_grad_(False)
         self.actor_parameters = FlatParameters(self.actor)
         self.critic_parameters = FlatParameters(self.critics)
+        self.critic_backprop = Backprop(self.critics, self.critic_parameters, self.target_critics)
         self.target_actor_parameters = FlatParameters(self.target_actor)
         self.target_critic_parameters = FlatParameters(self.target_critics)
         self.actor_optimizer = Adam(self.actor_parameters)
@@ -247,50 +249,59 @@ class TD3:
         """
         config = self.config
         batches = tuple(batch.to(self.device) for batch in batches)
-        loss, error, q = accumulate(batches, self._critic_terms, self.critic_parameters)
+        loss, error, q = accumulate(batches, self._critic_terms, self.critic_backprop)
         grad_norm = self.critic_parameters.clip_grad(config.max_grad_norm)
         lr = self.learning_rate.next()
         self.critic_optimizer.step(lr)
 
         if due:
-            self._update_policy(batches, lr)
+            actor_loss = self._update_policy(batches, lr)
             self.target_actor_parameters.step_towards(self.actor_parameters, config.tau)
             self.target_critic_parameters.step_towards(self.critic_parameters, config.tau)
+        else:
+            actor_loss = self._actor_loss.clone()
 
         metrics = {
             "loss": loss,
             "td_error": error.mean(),
             "q_mean": q.mean(),
             "grad_norm": grad_norm,
-            "actor_loss": self._actor_loss.clone(),
+            "actor_loss": actor_loss,
         }
         return UpdateResult(td_error=error, metrics=metrics)
 
-    def _critic_terms(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """The loss `[]`, the errors and the mean values of the actions taken, `[B]` each."""
+    def _critic_terms(self, batch: Batch) -> tuple[Loss, Tensor, Tensor]:
+        """The loss, the errors `[B]` and the values of the actions taken, `[B, K]`."""
         config = self.config
         with torch.no_grad():
             action = self.target_actor(batch.next_obs)
             noise = config.target_noise * self.target_noise.normal(*action.shape)
             action = smoothed_action(action, noise, config.target_noise_clip, -1.0, 1.0)
-            q_next = self.target_critics(batch.next_obs, action)
+            q_next = self.critic_backprop.target(batch.next_obs, action)
             target = clipped_double_target(batch.reward, batch.discount, q_next)
-        q = self.critics(batch.obs, self.scale.to_unit(batch.action))
-        delta = td_error(q, target)
-        loss = critics_loss(delta, batch.weights, config.loss)
-        return loss, row_error(delta.detach(), config.row_error), q.detach().mean(0)
+        q = self.critic_backprop.forward(batch.obs, self.scale.to_unit(batch.action))
+        delta = td_error(q.detach(), target)
+        slope = td_slope(delta, batch.weights, config.loss)
+        loss = Loss(critics_loss(delta, batch.weights, config.loss), (q,), (slope,))
+        return loss, row_error(delta, config.row_error), q.detach().T
 
-    def _update_policy(self, batches: Sequence[Batch], lr: float | Tensor) -> None:
+    def _update_policy(self, batches: Sequence[Batch], lr: float | Tensor) -> Tensor:
+        """The loss, `[]`."""
         (loss,) = accumulate(batches, self._policy_terms, self.actor_parameters)
         if self.config.max_grad_norm is not None:
             self.actor_parameters.clip_grad(self.config.max_grad_norm)
         self.actor_optimizer.step(lr)
         self._actor_loss.copy_(loss)
+        return loss
 
-    def _policy_terms(self, batch: Batch) -> tuple[Tensor]:
-        """The loss `[]`."""
-        q = self.critics(batch.obs, self.actor(batch.obs), members=1)
-        return (deterministic_policy_loss(q[0], batch.weights),)
+    def _policy_terms(self, batch: Batch) -> tuple[Loss]:
+        """The loss."""
+        action = self.actor.forward(batch.obs)
+        q = self.critic_backprop.forward(batch.obs, action, members=1)
+        slope = deterministic_policy_slope(batch.weights).unsqueeze(0)
+        output, slope = self.critic_backprop.to_action(q, slope, action)
+        mean = deterministic_policy_loss(q.detach()[0], batch.weights)
+        return (Loss(mean, (output,), (slope,)),)
 
     # -- save
 

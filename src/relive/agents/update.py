@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -14,7 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from relive.batch import Batch
-    from relive.nn.flat import FlatParameters
+
+    class Gradient(Protocol):
+        """Parameters that take the gradient of a loss: `FlatParameters` or `Backprop`."""
+
+        def take_grad(
+            self, outputs: Sequence[Tensor], slopes: Sequence[Tensor], *, add: bool = False
+        ) -> None:
+            """Puts it in the place of the last one, or adds it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +39,25 @@ class UpdateResult:
     metrics: dict[str, Tensor]
 
 
+class Loss(NamedTuple):
+    """A mean over rows, and where backpropagation starts.
+
+    Attributes:
+        mean: float `[]`.
+        outputs: Of networks, through which it depends on their parameters.
+        slopes: Its derivative by each of them.
+    """
+
+    mean: Tensor
+    outputs: tuple[Tensor, ...]
+    slopes: tuple[Tensor, ...]
+
+    @classmethod
+    def with_graph(cls, mean: Tensor) -> Loss:
+        """One that backpropagation starts from itself."""
+        return cls(mean, (mean,), (torch.ones_like(mean),))
+
+
 def compile_terms(agent: Any, backend: str) -> None:
     """Has the losses of an agent, with the networks in them, compiled at their first call.
 
@@ -45,15 +71,17 @@ def compile_terms(agent: Any, backend: str) -> None:
     for name in ("_terms", "_critic_terms", "_policy_terms"):
         if (terms := getattr(agent, name, None)) is not None:
             setattr(agent, name, _compiled(terms, backend))
+    if (backprop := getattr(agent, "critic_backprop", None)) is not None:
+        backprop.by_hand = False
 
 
-def _compiled(terms: Callable[[Batch], tuple[Tensor, ...]], backend: str) -> Any:
+def _compiled(terms: Callable[[Batch], tuple[Any, ...]], backend: str) -> Any:
     compiled = torch.compile(terms, backend=backend)
 
-    def of(batch: Batch) -> tuple[Tensor, ...]:
+    def of(batch: Batch) -> tuple[Any, ...]:
         for name in batch.keys():  # noqa: SIM118 - a batch is no dict
             batch[name]  # its views are made here: compiled, they are taken for other tensors
-        result: tuple[Tensor, ...] = compiled(batch)
+        result: tuple[Any, ...] = compiled(batch)
         return result
 
     return of
@@ -61,17 +89,17 @@ def _compiled(terms: Callable[[Batch], tuple[Tensor, ...]], backend: str) -> Any
 
 def accumulate(
     batches: Sequence[Batch],
-    terms_of: Callable[[Batch], tuple[Tensor, ...]],
-    parameters: FlatParameters,
+    terms_of: Callable[[Batch], tuple[Loss, *tuple[Tensor, ...]]],
+    gradient: Gradient,
 ) -> list[Tensor]:
-    """Takes the gradient of the mean loss over the rows of all batches, into `parameters.grad`.
+    """Takes the gradient of the mean loss over the rows of all batches.
 
     As if they were one batch, but with the memory of one after the other.
 
     Args:
         batches: At least one.
-        terms_of: Of one batch: its mean loss, float `[]`, then tensors `[B]` to keep.
-        parameters: The only ones that get a gradient.
+        terms_of: Of one batch: its loss, then tensors `[B, ...]` to keep.
+        gradient: Of the only parameters that get one.
 
     Returns:
         The mean loss, and what was kept, of all rows; none of them has a gradient.
@@ -85,10 +113,12 @@ def accumulate(
     parts: list[list[Tensor]] = []
     for batch in batches:
         loss, *kept = terms_of(batch)
+        mean, slopes = loss.mean, loss.slopes
         if len(batches) > 1:
-            loss = loss * (len(batch) / rows)
-        parameters.take_grad(loss, add=bool(parts))
-        parts.append([loss.detach(), *(values.detach() for values in kept)])
+            share = len(batch) / rows
+            mean, slopes = mean * share, tuple(slope * share for slope in slopes)
+        gradient.take_grad(loss.outputs, slopes, add=bool(parts))
+        parts.append([mean.detach(), *(values.detach() for values in kept)])
     if len(parts) == 1:
         return parts[0]
     losses, *columns = zip(*parts, strict=True)

@@ -39,6 +39,11 @@ def deterministic_policy_loss(q: Tensor, weights: Tensor) -> Tensor:
     return -weighted_mean(q, weights)
 
 
+def deterministic_policy_slope(weights: Tensor) -> Tensor:
+    """Derivative of `deterministic_policy_loss` by q: -w_i / B. float `[B]`."""
+    return weights * (-1.0 / len(weights))
+
+
 def tanh_normal_log_prob(noise: Tensor, log_std: Tensor, before: Tensor) -> Tensor:
     """Log density of a squashed normal draw, a = tanh(u) with u = mean + std * noise.
 
@@ -92,6 +97,16 @@ def soft_policy_loss(q: Tensor, log_prob: Tensor, temperature: Tensor, weights: 
         float `[]`.
     """
     return weighted_mean(temperature * log_prob - q, weights)
+
+
+def soft_policy_slopes(temperature: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Derivatives of `soft_policy_loss` by q, -w_i / B, and by log_pi, alpha w_i / B.
+
+    Returns:
+        float `[B]` each.
+    """
+    share = weights * (1.0 / len(weights))
+    return -share, share * temperature
 
 
 def temperature_loss(

@@ -89,6 +89,32 @@ def weighted_loss(
     return weighted_mean(loss(delta), weights)
 
 
+def td_slope(
+    delta: Tensor, weights: Tensor, kind: LossKind = "huber", weight_on: WeightOn = "loss"
+) -> Tensor:
+    """Derivative of `weighted_loss` by the values q, of which delta = target - q.
+
+        weight_on="loss":      -w_i * l'(delta_i) / B
+        weight_on="td_error":  -w_i * l'(w_i * delta_i) / B
+
+    l' is delta, for `"huber"` clipped to [-1, 1]. It is what backpropagation starts from, bit for
+    bit, without the operations that lead from q to the loss and back.
+
+    Args:
+        delta: Signed TD errors. float `[B]`, or `[K, B]` of K critics with a loss each.
+        weights: As there.
+        kind: As there.
+        weight_on: As there.
+
+    Returns:
+        As `delta`.
+    """
+    if weight_on == "td_error":
+        delta = weights * delta
+    slope = delta.clamp(-1.0, 1.0) if kind == "huber" else delta
+    return slope * (weights * (-1.0 / delta.shape[-1]))
+
+
 def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:
     """mean_i w_i * l_i: what every loss of every agent ends in.
 

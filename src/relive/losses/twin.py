@@ -58,7 +58,7 @@ def clipped_double_target(reward: Tensor, discount: Tensor, q_next: Tensor) -> T
 
 
 def critics_loss(delta: Tensor, weights: Tensor, kind: LossKind = "mse") -> Tensor:
-    """Of each critic its own: sum_k mean_i w_i l(delta_ki).
+    """Of each critic its own: sum_k mean_i w_i l(delta_ki); its derivative is `td_slope`.
 
     Args:
         delta: Signed TD errors, with gradient. float `[K, B]`.

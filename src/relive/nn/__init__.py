@@ -3,6 +3,7 @@
 from relive.nn.action_scale import ActionScale
 from relive.nn.actor_critic import Critics, DeterministicPolicy, GaussianPolicy, Temperature
 from relive.nn.adam import Adam
+from relive.nn.backprop import Backprop
 from relive.nn.conv import ConvEncoder
 from relive.nn.encoders import DictEncoder, Encoder, FlatEncoder, encoder_for
 from relive.nn.ensemble import EnsembleMLP
@@ -15,6 +16,7 @@ from relive.nn.streams import RandomStream
 __all__ = [
     "ActionScale",
     "Adam",
+    "Backprop",
     "CategoricalHead",
     "ConvEncoder",
     "Critics",

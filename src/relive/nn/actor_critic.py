@@ -104,8 +104,11 @@ class Critics(nn.Module):
 
     def forward(self, obs: Observation, action: Tensor, members: int | None = None) -> Tensor:
         """Values `[K, B]` of actions `[B, D]`, by the first `members` only unless that is None."""
-        features = torch.cat([self.encoder.forward(obs), action], 1)
-        return self.members.forward(features, members).squeeze(2)
+        return self.members.forward(self.features(obs, action), members).squeeze(2)
+
+    def features(self, obs: Observation, action: Tensor) -> Tensor:
+        """What the members see: the encoded observation, then the action, `[B, F + D]`."""
+        return torch.cat([self.encoder.forward(obs), action], 1)
 
 
 class Temperature(nn.Module):

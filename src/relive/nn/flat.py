@@ -7,9 +7,13 @@ the gradient and the step of a target network are one kernel each, however many 
 from __future__ import annotations
 
 import itertools
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class FlatParameters:
@@ -41,16 +45,20 @@ class FlatParameters:
             parameter.grad = self.grad[place].view_as(parameter)
         self._grads = [p.grad for p in parameters if p.grad is not None]
 
-    def take_grad(self, loss: Tensor, *, add: bool = False) -> None:
-        """Puts the gradient of `loss` into `grad`.
+    def take_grad(
+        self, outputs: Sequence[Tensor], slopes: Sequence[Tensor], *, add: bool = False
+    ) -> None:
+        """Puts the gradient of a loss into `grad`.
 
         `backward` would take a vector of zeros and add to it, one parameter after the other.
 
         Args:
-            loss: float `[]`; other parameters that it depends on get no gradient.
+            outputs: What the loss depends on, with a graph; other parameters that had a part in
+                them get no gradient.
+            slopes: Derivative of the loss by each of them, of its shape.
             add: To what is there, instead of in its place.
         """
-        grads = torch.autograd.grad(loss, self._parameters)
+        grads = torch.autograd.grad(outputs, self._parameters, slopes)
         if add:
             torch._foreach_add_(self._grads, grads)
         else:

@@ -10,6 +10,8 @@ from relive.nn.adam import Adam
 from relive.nn.flat import FlatParameters
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pytest
 
 
@@ -19,9 +21,15 @@ def stand_in_for_derivatives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FlatParameters, "take_grad", _take_something)
 
 
-def _take_something(self: FlatParameters, loss: torch.Tensor, *, add: bool = False) -> None:
+def _take_something(
+    self: FlatParameters,
+    outputs: Sequence[torch.Tensor],
+    slopes: Sequence[torch.Tensor],
+    *,
+    add: bool = False,
+) -> None:
     with torch.no_grad():
-        self.grad.copy_(self.vector).mul_(0.1).add_(loss)
+        self.grad.copy_(self.vector).mul_(0.1).add_((outputs[0] * slopes[0]).sum())
 
 
 def _step_plainly(self: Adam, lr: float | torch.Tensor) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from relive import Field, ReplayBuffer
+from relive import Field, Proportional, ReplayBuffer
 from relive.agents.update import accumulate
 from relive.losses import temperature_loss
 from tests.unit.agents.kinds import BOX, CONTINUOUS, make, rows_for
@@ -68,8 +68,8 @@ def test_the_smaller_critic_makes_the_target_and_both_the_error(kind, row_error,
 
 def test_critics_see_actions_in_minus_one_to_one():
     agent, seen = make("td3"), []
-    forward = agent.critics.forward
-    agent.critics.forward = lambda obs, action, **_: (seen.append(action), forward(obs, action))[1]
+    features = agent.critics.features
+    agent.critics.features = lambda obs, action: (seen.append(action), features(obs, action))[1]
     agent.update(one_row())
     assert seen[0].tolist() == [[0.5, 0.0]]  # of 1 in [-2, 2] and 5 in [0, 10]
 
@@ -80,8 +80,8 @@ def test_smoothing_in_minus_one_to_one_is_smoothing_in_the_units_of_each_dimensi
     with torch.no_grad():
         for parameter in agent.target_actor.parameters():
             parameter.zero_()
-    forward = agent.target_critics.forward
-    agent.target_critics.forward = lambda obs, a: (seen.append(a), forward(obs, a))[1]
+    features = agent.target_critics.features
+    agent.target_critics.features = lambda obs, a: (seen.append(a), features(obs, a))[1]
     agent.update(rows_for("td3").sample(64))
     moved = (agent.scale.from_unit(seen[0]) - torch.tensor([0.0, 5.0])).abs()
     assert torch.allclose(moved, torch.tensor([1.0, 2.5]))  # half of the halves, 2 and 5
@@ -132,9 +132,33 @@ def test_a_step_of_the_policy_leaves_the_gradient_of_the_critics_alone(kind):
     buffer = rows_for(kind)
     agent.update(buffer.rows(torch.arange(16)))
     twin.critic_parameters.grad.zero_()
-    loss, *_ = twin._critic_terms(buffer.rows(torch.arange(16)))
-    loss.backward()
+    accumulate([buffer.rows(torch.arange(16))], twin._critic_terms, twin.critic_backprop)
     assert torch.allclose(agent.critic_parameters.grad, twin.critic_parameters.grad, atol=1e-6)
+
+
+SETTINGS = [
+    ("ddpg", {}),
+    ("ddpg", {"loss": "huber"}),
+    ("td3", {"policy_delay": 1}),
+    ("sac", {}),
+    ("sac", {"policy_value": "mean", "critics": 3, "target_critics": 2}),
+]
+
+
+@pytest.mark.parametrize(("kind", "settings"), SETTINGS)
+def test_updates_by_hand_are_those_of_autograd_bit_for_bit(kind, settings):
+    by_hand, by_autograd = (make(kind, hidden=(16, 8), **settings) for _ in range(2))
+    assert by_hand.critic_backprop.by_hand
+    by_autograd.critic_backprop.by_hand = False
+    rows = rows_for(kind, sampler=Proportional())
+    for update in range(10):
+        batch = rows.sample(16)
+        found, expected = by_hand.update(batch), by_autograd.update(batch)
+        assert torch.equal(found.td_error, expected.td_error)
+        assert found.metrics == expected.metrics
+        for name in ("actor_parameters", "critic_parameters"):
+            mine, theirs = (getattr(agent, name).vector for agent in (by_hand, by_autograd))
+            assert torch.equal(mine, theirs), update
 
 
 @continuous
@@ -185,7 +209,7 @@ def test_the_gradient_of_the_temperature_is_that_of_its_loss():
     agent, twin = make("sac", temperature=0.7), make("sac", temperature=0.7)
     log_prob, weights = torch.linspace(-5.0, 3.0, 16), torch.linspace(0.1, 1.0, 16)
     loss = temperature_loss(twin.temperature(), log_prob, twin.target_entropy, weights)
-    twin.temperature_parameters.take_grad(loss)
+    twin.temperature_parameters.take_grad([loss], [torch.ones_like(loss)])
     twin.temperature_optimizer.step(1e-2)
     agent._update_temperature(log_prob, weights, 1e-2)
     expected, found = twin.temperature_parameters, agent.temperature_parameters

@@ -8,7 +8,9 @@ from torch.distributions import Independent, Normal, TanhTransform, TransformedD
 
 from relive.losses import (
     deterministic_policy_loss,
+    deterministic_policy_slope,
     soft_policy_loss,
+    soft_policy_slopes,
     soft_value,
     tanh_normal_log_prob,
     temperature_loss,
@@ -23,6 +25,18 @@ def test_the_deterministic_loss_is_minus_the_weighted_mean_value():
     loss.backward()
     assert loss.item() == -2.5
     assert q.grad.tolist() == [-0.5, -0.25]
+
+
+def test_slopes_are_the_derivatives_of_the_losses():
+    generator = torch.Generator().manual_seed(0)
+    q, log_prob = torch.randn(2, 100, generator=generator, requires_grad=True).unbind()
+    weights, temperature = torch.rand(100, generator=generator), torch.tensor(0.3)
+    (expected,) = torch.autograd.grad(deterministic_policy_loss(q, weights), q, retain_graph=True)
+    assert torch.allclose(deterministic_policy_slope(weights), expected, rtol=1e-6, atol=0.0)
+    loss = soft_policy_loss(q, log_prob, temperature, weights)
+    expected = torch.autograd.grad(loss, (q, log_prob))
+    for slope, of_loss in zip(soft_policy_slopes(temperature, weights), expected, strict=True):
+        assert torch.allclose(slope, of_loss, rtol=1e-6, atol=0.0)
 
 
 def test_entropy_is_worth_its_temperature():

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from relive.losses import huber, squared, td_error, td_target, weighted_loss
+from relive.losses import huber, squared, td_error, td_slope, td_target, weighted_loss
 
 # delta, huber, half square: worked out by hand
 ELEMENTWISE = [
@@ -83,3 +83,31 @@ def test_the_gradient_of_a_row_is_its_weight_times_the_clipped_error():
 def test_the_defaults_are_huber_with_the_weight_outside():
     delta, weights = torch.tensor([3.0]), torch.tensor([0.1])
     assert weighted_loss(delta, weights).item() == pytest.approx(0.25)
+
+
+SLOPES = [
+    # loss, where the weight enters, deltas, weights; -w l'(delta) / 4 or -w l'(w delta) / 4
+    ("mse", "loss", [2.0, -3.0, 0.5, 0.0], [1.0, 0.5, 0.25, 1.0], [-0.5, 0.375, -0.03125, 0.0]),
+    ("huber", "loss", [2.0, -3.0, 0.5, 0.0], [1.0, 0.5, 0.25, 1.0], [-0.25, 0.125, -0.03125, 0.0]),
+    ("mse", "td_error", [2.0, -3.0, 0.5, 0.0], [1.0, 0.5, 0.25, 1.0], [-0.5, 0.1875, -1 / 128, 0]),
+    ("huber", "td_error", [2.0, -3.0, 0.5, 0.0], [1.0, 0.5, 0.25, 1], [-0.25, 0.125, -1 / 128, 0]),
+]
+
+
+@pytest.mark.parametrize(("kind", "weight_on", "delta", "weights", "expected"), SLOPES)
+def test_slopes_of_four_errors(kind, weight_on, delta, weights, expected):
+    slope = td_slope(torch.tensor(delta), torch.tensor(weights), kind, weight_on)
+    assert slope.tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("weight_on", ["loss", "td_error"])
+@pytest.mark.parametrize("kind", ["huber", "mse"])
+def test_the_slope_is_the_derivative_of_the_loss_by_the_value(kind, weight_on):
+    generator = torch.Generator().manual_seed(0)
+    target, q = 2.0 * torch.randn(2, 100, generator=generator)
+    weights = torch.rand(100, generator=generator)
+    q.requires_grad_()
+    loss = weighted_loss(td_error(q, target), weights, kind, weight_on)
+    (expected,) = torch.autograd.grad(loss, q)
+    slope = td_slope(td_error(q.detach(), target), weights, kind, weight_on)
+    assert torch.allclose(slope, expected, rtol=1e-6, atol=0.0)

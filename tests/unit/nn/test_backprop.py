@@ -1,0 +1,113 @@
+"""Critics by hand: the bits of autograd, through the same calls."""
+
+import copy
+
+import pytest
+import torch
+
+from relive import Field
+from relive.errors import InputError
+from relive.nn import Backprop, Critics, FlatParameters
+
+B, D = 5, 2
+
+
+@pytest.fixture
+def generator():
+    return torch.Generator().manual_seed(3)
+
+
+def pair(generator, *, members=3, hidden=(8, 6), obs=(4,), layer_norm=False):
+    """The same critics twice: by hand, and by autograd."""
+    critics = Critics(Field(obs), D, members, hidden, generator, layer_norm=layer_norm)
+    targets = Critics(Field(obs), D, members, hidden, generator, layer_norm=layer_norm)
+    sides = []
+    for by_hand in (True, False):
+        mine = copy.deepcopy(critics)
+        parameters = FlatParameters(mine)
+        backprop = Backprop(mine, parameters, targets)
+        assert backprop.by_hand
+        backprop.by_hand = by_hand
+        sides.append((backprop, parameters, mine))
+    return sides
+
+
+def rows(generator, obs=(4,), size=B):
+    return torch.randn(size, *obs, generator=generator), torch.randn(size, D, generator=generator)
+
+
+@pytest.mark.parametrize("hidden", [(), (8,), (8, 6), (8, 6, 7)])
+@pytest.mark.parametrize("members", [1, 3])
+def test_values_and_gradients_are_those_of_autograd_bit_for_bit(generator, hidden, members):
+    sides = pair(generator, members=members, hidden=hidden)
+    for size in (B, B, 2 * B, B):  # memory is made anew for other rows
+        obs, action = rows(generator, size=size)
+        slope = torch.randn(members, size, generator=generator)
+        found = []
+        for backprop, parameters, critics in sides:
+            q = backprop.forward(obs, action)
+            assert torch.equal(q, critics(obs, action))
+            backprop.take_grad([q], [slope])
+            found.append(parameters.grad.clone())
+        assert found[0].any()
+        assert torch.equal(*found)
+
+
+def test_a_gradient_can_be_added_to_the_last(generator):
+    sides = pair(generator)
+    batches = [(*rows(generator), torch.randn(3, B, generator=generator)) for _ in range(3)]
+    for backprop, _, _ in sides:
+        for number, (obs, action, slope) in enumerate(batches):
+            backprop.take_grad([backprop.forward(obs, action)], [slope], add=number > 0)
+    assert torch.allclose(sides[0][1].grad, sides[1][1].grad, atol=1e-6)
+
+
+@pytest.mark.parametrize("members", [None, 1, 2])
+def test_a_policy_gets_the_gradient_of_its_action(generator, members):
+    found = []
+    obs, action = rows(generator)
+    slope = torch.randn(members or 3, B, generator=generator)
+    for backprop, parameters, _ in pair(generator):
+        parameters.grad.fill_(7.0)
+        weight = torch.full((D,), 0.5, requires_grad=True)
+        acted = action * weight
+        q = backprop.forward(obs, acted, members)
+        output, slopes = backprop.to_action(q, slope, acted)
+        found.append(torch.autograd.grad(output, weight, slopes)[0])
+        assert (parameters.grad == 7.0).all()  # critics do not learn from it
+    assert found[0].any()
+    assert torch.equal(*found)
+
+
+def test_values_of_the_targets_have_no_graph_and_leave_those_given_before_alone(generator):
+    for backprop, _, _ in pair(generator):
+        obs, action = rows(generator)
+        first = backprop.target(obs, action)
+        kept = first.clone()
+        backprop.forward(*rows(generator))
+        assert torch.equal(first, kept)
+        assert torch.equal(first, backprop._targets(obs, action))
+        assert not first.requires_grad
+
+
+def test_what_was_forgotten_is_not_gone_back_from(generator):
+    (backprop, *_), _ = pair(generator)
+    q = backprop.forward(*rows(generator))
+    backprop.target(*rows(generator))  # in the same memory
+    with pytest.raises(InputError, match="forward"):
+        backprop.take_grad([q], [torch.ones_like(q)])
+    with pytest.raises(InputError, match="forward"):
+        backprop.to_action(q, torch.ones_like(q), torch.zeros(B, D))
+
+
+@pytest.mark.parametrize(
+    ("obs", "settings"), [((3, 36, 36), {}), ((4,), {"layer_norm": True})], ids=["images", "norms"]
+)
+def test_what_is_more_than_linear_layers_goes_by_autograd(generator, obs, settings):
+    critics = Critics(Field(obs), D, 2, (8,), generator, **settings)
+    parameters = FlatParameters(critics)
+    backprop = Backprop(critics, parameters, copy.deepcopy(critics))
+    assert not backprop.by_hand
+    q = backprop.forward(*rows(generator, obs))
+    backprop.take_grad([q], [torch.ones_like(q)])
+    assert parameters.grad.any()
