@@ -110,13 +110,17 @@ def episodes_of(env: SyncVectorEnv) -> list[dict[str, Any]]:
     return [copy.episode() for copy in copies]
 
 
-def resume_episodes(env: SyncVectorEnv, episodes: list[dict[str, Any]]) -> Any:
-    """Brings a new vector environment to where `episodes_of` was asked; its observation there."""
+def resume_episodes(env: SyncVectorEnv, episodes: list[dict[str, Any]]) -> tuple[Any, list[float]]:
+    """Brings a new vector environment to where `episodes_of` was asked.
+
+    Returns:
+        Its observation there, and the rewards of each episode on the way, summed up.
+    """
     copies: Any = env.envs
-    for copy, episode in zip(copies, episodes, strict=True):
-        copy.resume(episode)
+    pairs = zip(copies, episodes, strict=True)
+    returns = [copy.resume(episode) for copy, episode in pairs]
     obs, _ = env.reset()
-    return obs
+    return obs, returns
 
 
 def num_actions(env: Any) -> int:

@@ -18,7 +18,7 @@ class Replayable(gymnasium.Wrapper[Any, Any, Any, Any]):
     Every reset is given a seed from a stream of the wrapper's own, so an episode follows from that
     seed and its actions: they are all that `episode` has to keep, and nothing of the environment is
     pickled. It must have no other memory from one episode to the next and no other source of
-    chance; whoever resumes compares the observation.
+    chance; whoever resumes compares observation and rewards.
 
     A long episode keeps all its actions (8 bytes a step where they are numbers), and takes as long
     to resume as it took to play.
@@ -33,6 +33,7 @@ class Replayable(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._seed: int | None = None
         self._actions = np.empty(0)
         self._length = 0
+        self._begun = 0  # episodes, the one that was resumed included
         self._resumed: tuple[Any, dict[str, Any]] | None = None
 
     def reset(
@@ -47,6 +48,7 @@ class Replayable(gymnasium.Wrapper[Any, Any, Any, Any]):
         if self._resumed is not None:
             arrived, self._resumed = self._resumed, None
             return arrived
+        self._begun += 1
         if seed is not None:
             self._stream = np.random.default_rng(seed)
         self._seed, self._length = int(self._stream.integers(2**31)), 0
@@ -79,21 +81,32 @@ class Replayable(gymnasium.Wrapper[Any, Any, Any, Any]):
             "actions": self._actions[: self._length].copy(),
         }
 
-    def take_back(self, length: int) -> bool:
-        """Forget a step beyond the first `length` of the episode; whether only that has to be done.
+    def take_back(self, begun: int, length: int) -> bool:
+        """Forgets a step, if there was one; whether only that has to be done.
 
         The environment itself is left where it is: it is resumed from here, not gone on with.
+
+        Args:
+            begun: Episodes begun before the step, the one that was resumed included.
+            length: Steps of the last of them before it.
         """
-        if self._length not in (length, length + 1):
+        if self._begun != begun or self._length not in (length, length + 1):
             return False  # another episode has begun
         self._length = length
         return True
 
-    def resume(self, episode: dict[str, Any]) -> None:
-        """Plays an episode that `episode` told; the next `reset` tells where that led."""
+    def resume(self, episode: dict[str, Any]) -> float:
+        """Plays an episode that `episode` told; the next `reset` tells where that led.
+
+        Returns:
+            The sum of its rewards.
+        """
         self._stream.bit_generator.state = episode["stream"]
-        self._seed, self._length = episode["seed"], 0
+        self._seed, self._length, self._begun = episode["seed"], 0, 1
         obs, info = self.env.reset(seed=self._seed)
+        total = 0.0
         for action in episode["actions"]:
-            obs, _, _, _, info = self.step(action)
+            obs, reward, _, _, info = self.step(action)
+            total += float(reward)
         self._resumed = obs, info
+        return total

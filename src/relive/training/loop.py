@@ -38,7 +38,7 @@ from relive.training.runtime import cpu_settings, versions
 from relive.training.updates import Updates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from relive.gpu.failures import DeviceFailure
     from relive.training.config import TrainConfig
@@ -82,6 +82,7 @@ class Trainer:
         self._updates = Updates(config, parts.buffer, parts.agent, self._batches, self._means)
         self._step = 0
         self._warm_until = 0  # no update before, whatever is due
+        self._evaluation_due = False  # of the steps made, not of those to come
         self._resumed: RunResumed | None = None
         self._told: DeviceFailure | None = None
         self._start = time.perf_counter()
@@ -107,6 +108,7 @@ class Trainer:
             "means": self._means.state_dict(),
             "agent": self._agent.state_dict(),
             "batches": self._batches.state_dict(),
+            "evaluation_due": self._evaluation_due,
             **self._rollout.state_dict(),
             "versions": versions(),
         }
@@ -125,6 +127,7 @@ class Trainer:
         self._rollout.load_state_dict(state)
         self._step, self._start = state["step"], time.perf_counter() - state["seconds"]
         self._logged = (state["logged"], time.perf_counter())
+        self._evaluation_due = state.get("evaluation_due", False)  # not in earlier versions
         self._means.load_state_dict(state["means"], self._agent.device)
         self._agent.load_state_dict(state["agent"])
         if buffer_kept and "batches" in state:  # earlier versions drew none ahead
@@ -163,7 +166,8 @@ class Trainer:
             `EpisodeEnded`, `TrainingProgress`, `Evaluated` and `DeviceFailed` as they come;
             `ReplayMeasured`; `Evaluated`; `RunEnded`. `SaveDue` whenever a save is due, also when
             the last step has been made. Before an error that is not of a GPU is raised: `SaveDue`,
-            if the run can go on from the step before it, and `RunEnded`.
+            if it came out of an environment and the run can go on from the step before it, and
+            `RunEnded`.
         """
         config = self.config
         with cpu_settings(1 if config.threads == "auto" else config.threads):
@@ -183,7 +187,8 @@ class Trainer:
                 interrupted = True
             except Exception as error:
                 if not is_of_gpu(error):  # then the run goes on without it
-                    if self._rollout.take_back():
+                    # between two steps, or after the last one that was made
+                    if self._evaluation_due or self._rollout.take_back():
                         yield SaveDue(step=self._step)
                     yield self._ended(interrupted=True, error=in_a_line(error))
                 raise
@@ -210,6 +215,8 @@ class Trainer:
         """Steps the environments to the end of the run, learning as it goes."""
         config, rollout = self.config, self._rollout
         rollout.begin()
+        if not (yield from self._evaluate_if_due(stop)):
+            return
         while self._step < config.total_steps and not stop():
             before = self._step
             rollout.explore(self.epsilon)
@@ -229,15 +236,23 @@ class Trainer:
             yield from self._failure()
             if config.log_is_due(before, self._step):
                 yield from self._progress()
-            if config.eval_is_due(before, self._step):
-                start = time.perf_counter()
-                if (evaluated := self._evaluated(stop)) is None:
-                    return
-                yield evaluated
-                step, then = self._logged
-                self._logged = step, then + time.perf_counter() - start  # no time of training
+            self._evaluation_due = config.eval_is_due(before, self._step)
+            if not (yield from self._evaluate_if_due(stop)):
+                return
             if config.save_is_due(before, self._step):
                 yield SaveDue(step=self._step)
+
+    def _evaluate_if_due(self, stop: Callable[[], bool]) -> Generator[Evaluated, None, bool]:
+        """Evaluation on the way; whether it was played to its end. If not, it is still due."""
+        if self._evaluation_due:
+            start = time.perf_counter()
+            if (evaluated := self._evaluated(stop)) is None:
+                return False
+            self._evaluation_due = False
+            yield evaluated
+            step, then = self._logged
+            self._logged = step, then + time.perf_counter() - start  # no time of training
+        return True
 
     def _failure(self) -> Iterator[DeviceFailed]:
         """That the buffer has left its GPU, once."""

@@ -28,6 +28,7 @@ class Episodes:
     def __init__(self, num_envs: int) -> None:
         self.ended = 0
         self.last_returns = deque[float](maxlen=LAST)
+        self._begun = np.ones(num_envs, dtype=np.int64)
         self._returns = np.zeros(num_envs)
         self._lengths = np.zeros(num_envs, dtype=np.int64)
 
@@ -52,13 +53,18 @@ class Episodes:
             )
             self.last_returns.append(float(self._returns[env]))
             self._returns[env] = self._lengths[env] = 0
+            self._begun[env] += 1
             self.ended += 1
 
     @property
-    def lengths(self) -> list[int]:
-        """Steps so far of the episode that each environment is in."""
-        found: list[int] = self._lengths.tolist()
-        return found
+    def returns(self) -> NDArray[np.float64]:
+        """Sum of rewards so far of the episode that each environment is in."""
+        return self._returns
+
+    @property
+    def standing(self) -> list[tuple[int, int]]:
+        """Of each environment: episodes begun here, or gone on with, and steps of the last one."""
+        return list(zip(self._begun.tolist(), self._lengths.tolist(), strict=True))
 
     def state_dict(self) -> dict[str, Any]:
         """Where all episodes stand."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from relive.training.records import EpisodeEnded, EpisodesEnded
 
 
+LARGEST = np.finfo(np.float32).max
+OUTSIDE = "not finite, or infinite as float32"
 NEVER_AGAIN = "what is learned from it would never be a number again"
 
 
@@ -109,6 +111,7 @@ class HostRollout:
         self._epsilon = 1.0
         self._obs: Any = None  # before the first reset
         self._last: Any = None  # reward and ends of the last step
+        self._action: Any = None  # of a step on its way, or of one that is to be made again
 
     @property
     def episodes(self) -> int:
@@ -126,13 +129,22 @@ class HostRollout:
         return not self.episodes and self._env.envs[0].spec.max_episode_steps is None
 
     def begin(self) -> None:
-        """As `Rollout`."""
+        """As `Rollout`.
+
+        Raises:
+            InputError: An observation is not finite.
+        """
         if self._obs is None:
             try:
-                self._obs, _ = self._env.reset(seed=self._seeds)
+                obs, _ = self._env.reset(seed=self._seeds)
             except Exception as error:
                 error.add_note(self._came_out_of("reset"))
                 raise
+            if (where := not_finite(obs)) is not None:
+                raise InputError(
+                    f"{self._name} began with {where} that is {OUTSIDE}; {NEVER_AGAIN}"
+                )
+            self._obs = obs
 
     def explore(self, epsilon: float) -> None:
         """As `Rollout`."""
@@ -145,22 +157,24 @@ class HostRollout:
             InputError: A reward or an observation is not finite; nothing of the step has been
                 added.
         """
-        action = self._agent.act(self._obs, self._epsilon)
+        if self._action is None:
+            self._action = self._agent.act(self._obs, self._epsilon)
+        action = self._action
         try:
             next_obs, reward, terminated, truncated, info = self._env.step(action)
         except Exception as error:
             error.add_note(self._came_out_of("step"))
             raise
-        if not np.isfinite(reward).all():
+        if not (within := np.abs(reward) <= LARGEST).all():
             raise InputError(
-                f"{self._name} gave a reward that is not finite: {reward.tolist()}, "
-                f"in its environment {int(np.isfinite(reward).argmin())}; {NEVER_AGAIN}"
+                f"{self._name} gave a reward that is {OUTSIDE}: {reward.tolist()}, "
+                f"in its environment {int(within.argmin())}; {NEVER_AGAIN}"
             )
         final_obs = info.get("final_obs")
         seen = [next_obs] if final_obs is None else [next_obs, *final_obs]
         if (where := next(filter(None, map(not_finite, seen)), None)) is not None:
             raise InputError(
-                f"{self._name} gave {where} that is not finite, after the actions "
+                f"{self._name} gave {where} that is {OUTSIDE}, after the actions "
                 f"{action.tolist()}; {NEVER_AGAIN}"
             )
         self._buffer.add(
@@ -173,6 +187,7 @@ class HostRollout:
             final_obs=final_obs,
         )
         self._obs, self._last = next_obs, (reward, terminated | truncated)
+        self._action = None
 
     def ended(self, step: int) -> Iterator[EpisodeEnded]:
         """As `Rollout`; to be asked after every step."""
@@ -188,6 +203,7 @@ class HostRollout:
             "episodes": self._episodes.state_dict(),
             "envs": episodes_of(self._env),
             "obs": self._obs,
+            "action": self._action,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -196,20 +212,21 @@ class HostRollout:
         Raises:
             UnsupportedError: An environment did not come back to where it was.
         """
-        self._obs = resume_episodes(self._env, state["envs"])
-        if not _equal(self._obs, state["obs"]):
+        self._obs, returns = resume_episodes(self._env, state["envs"])
+        self._episodes.load_state_dict(state["episodes"])
+        if not (_equal(self._obs, state["obs"]) and np.allclose(returns, self._episodes.returns)):
             raise UnsupportedError(
                 f"{self._name} cannot be resumed: the same seed and actions led it "
                 "elsewhere, so it draws chance from outside, or remembers earlier episodes"
             )
-        self._episodes.load_state_dict(state["episodes"])
+        self._action = state.get("action")  # earlier versions chose another one
 
     def take_back(self) -> bool:
-        """As `Rollout`."""
-        if self._obs is None:
-            return False
-        pairs = zip(self._env.envs, self._episodes.lengths, strict=True)
-        return all(copy.take_back(length) for copy, length in pairs)
+        """As `Rollout`; the step is made again with the actions that were chosen for it."""
+        if self._action is None:
+            return False  # what failed was no step
+        pairs = zip(self._env.envs, self._episodes.standing, strict=True)
+        return all(copy.take_back(*standing) for copy, standing in pairs)
 
     def close(self) -> None:
         """As `Rollout`."""
@@ -334,10 +351,10 @@ def _equal(obs: Any, other: Any) -> bool:
 
 
 def not_finite(obs: Any, name: str = "") -> str | None:
-    """In words, an observation with a number that is not finite; None where all are, or none is."""
+    """In words, an observation with a number that is no finite float32; None where all are."""
     if isinstance(obs, dict):
         found = (not_finite(entry, f"{name}.{key}") for key, entry in obs.items())
         return next(filter(None, found), None)
-    if obs is None or np.asarray(obs).dtype.kind != "f" or np.isfinite(obs).all():
+    if obs is None or np.asarray(obs).dtype.kind != "f" or (np.abs(obs) <= LARGEST).all():
         return None
     return f"an observation{f', in {name[1:]},' if name else ''}"

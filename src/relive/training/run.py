@@ -90,7 +90,7 @@ def with_run_directory(config: TrainConfig) -> TrainConfig:
         raise ConfigError("out is the working directory; name one for the run")
     elif out.exists() and not out.is_dir():
         raise ConfigError(f"out {out} is a file; name a directory")
-    elif (out / METRICS).exists():
+    elif (out / METRICS).exists() or (out / CHECKPOINT).exists():
         raise ConfigError(
             f"out {out} has a run in it; name another directory, or go on with "
             f"that run: relive train --resume {shlex.quote(str(out))}"
@@ -158,6 +158,8 @@ def resume(
     config = saved if config is None else config
     require_same(saved, config)
     config = going_on(saved, config)
+    if not (out / METRICS).is_file():
+        raise InputError(f"the run in {out} cannot go on: it has no {METRICS}")
     with _alone(out):
         if _has_ended(out / METRICS):
             raise InputError(f"the run in {out} has come to its end: nothing is left to do")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import random
 import signal
@@ -11,18 +12,21 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.envs.registration import EnvSpec
 from safetensors.torch import load_file
 
 from relive import ReplayBuffer
+from relive.agents import DQN, C51Config
 from relive.errors import ConfigError, CorruptError, InputError, UnsupportedError
 from relive.storage import files
-from relive.training import resume, run
+from relive.training import loop, resume, run
 from relive.training.checkpoint import load_checkpoint
 from relive.training.loop import Trainer
 from relive.training.parts import build
@@ -343,6 +347,136 @@ def drifting():
     gymnasium.register("Drifting-v0", entry_point=lambda: Drifting(), max_episode_steps=500)
     yield "Drifting-v0"
     del gymnasium.registry["Drifting-v0"]
+
+
+class Spoilt(gymnasium.Env):
+    """Pays less and less, from episode to episode; what it shows follows from the seed."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    episodes = steps = 0
+
+    def reset(self, *, seed=None, options=None):  # noqa: ARG002
+        super().reset(seed=seed)
+        self.episodes, self.steps = self.episodes + 1, 0
+        return self.np_random.normal(size=2).astype(np.float32), {}
+
+    def step(self, action):  # noqa: ARG002
+        self.steps += 1
+        obs = self.np_random.normal(size=2).astype(np.float32)
+        return obs, 1.0 / self.episodes, self.steps % 17 == 0, False, {}
+
+
+def test_an_environment_whose_rewards_remember_earlier_episodes_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setitem(gymnasium.registry, "Spoilt-v0", EnvSpec("Spoilt-v0", Spoilt))
+    run(tiny(out=tmp_path, env="Spoilt-v0"), [Interrupt(195)])
+    with pytest.raises(UnsupportedError, match="remembers earlier episodes"):
+        resume(tmp_path)
+
+
+class Bandit(gymnasium.Env):
+    """Every step is an episode; fails once, at a step of all lives that it is told."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+    ends_after = 1
+    fails_at = math.inf
+    lives = 0
+
+    def reset(self, *, seed=None, options=None):  # noqa: ARG002
+        super().reset(seed=seed)
+        self.steps, self.pays = 0, self.np_random.random()
+        return np.full(2, self.pays, np.float32), {}
+
+    def step(self, action):
+        type(self).lives += 1
+        if self.lives == self.fails_at:
+            raise ConnectionError("the robot has gone")
+        self.steps += 1
+        obs = np.full(2, self.pays * (0.5 + 0.1 * int(action)), np.float32)
+        return obs, self.pays, self.steps == self.ends_after, False, {}
+
+
+@pytest.mark.parametrize("kind", ["dqn", "noisy"])
+@pytest.mark.parametrize("ends_after", [1, 2, 7])
+@pytest.mark.parametrize("num_envs", [1, 2])
+@pytest.mark.parametrize("fails_at", [6, 205, 206])
+def test_an_environment_that_fails_once_changes_no_number(
+    tmp_path, monkeypatch, kind, ends_after, num_envs, fails_at
+):
+    bandit = type("Bandit", (Bandit,), {"ends_after": ends_after})
+    monkeypatch.setitem(gymnasium.registry, "Bandit-v0", EnvSpec("Bandit-v0", bandit))
+    agent = {"agent": C51Config(hidden=(16,), noisy_sigma=0.5)} if kind == "noisy" else {}
+    config = dataclasses.replace(tiny(env="Bandit-v0", num_envs=num_envs, save_every=50), **agent)
+    run(dataclasses.replace(config, out=tmp_path / "whole"))
+    bandit.lives, bandit.fails_at = 0, fails_at
+    broken = tmp_path / "broken"
+    with pytest.raises(ConnectionError):
+        run(dataclasses.replace(config, out=broken))
+    bandit.fails_at = math.inf
+    if not (broken / "checkpoint").exists():
+        return  # another copy had begun a new episode in that step, and there was no save before
+    resume(broken)
+    ours = [record for record in told(broken) if record.get("error") is None]
+    assert ours == told(tmp_path / "whole")
+    assert_same_values(
+        *(load_file(tmp_path / run / "policy.safetensors") for run in ("whole", "broken"))
+    )
+
+
+def test_an_error_in_an_update_leaves_the_save_before_it_alone(tmp_path, monkeypatch):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    run(tiny(out=whole, save_every=100))
+    learn, calls = DQN.learn, []
+
+    def fails_once(self, *args):
+        calls.append(self)
+        if len(calls) == 31:
+            raise MemoryError("no memory")
+        return learn(self, *args)
+
+    monkeypatch.setattr(DQN, "learn", fails_once)
+    with pytest.raises(MemoryError):
+        run(tiny(out=broken, save_every=100))
+    resume(broken)
+    assert_same_run(whole, broken)
+
+
+@pytest.mark.parametrize("how", ["ctrl-c", "error"])
+def test_an_evaluation_on_the_way_that_broke_off_is_made_after_the_resume(
+    tmp_path, monkeypatch, how
+):
+    config = {"total_steps": 400, "eval_every": 150}
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    run(tiny(out=whole, **config))
+    played, calls = loop.evaluate, []
+
+    def breaks_off_once(*args):
+        calls.append(args)
+        if len(calls) == 1 and how == "error":
+            raise ConnectionError("the robot has gone")
+        if len(calls) == 1:
+            signal.raise_signal(signal.SIGINT)
+        return played(*args)
+
+    monkeypatch.setattr(loop, "evaluate", breaks_off_once)
+    with pytest.raises(ConnectionError) if how == "error" else nullcontext():
+        run(tiny(out=broken, **config))
+    resume(broken)
+    judged = [
+        [(r["step"], r["returns"]) for r in told(out) if r["record"] == "evaluated"]
+        for out in (whole, broken)
+    ]
+    assert judged[0] == judged[1]
+    assert [step for step, _ in judged[0]] == [150, 300, 400]
+    assert_same_values(*(load_file(out / "best.safetensors") for out in (whole, broken)))
+
+
+@pytest.mark.parametrize("missing", ["config.json", "metrics.jsonl"])
+def test_a_run_directory_that_has_lost_a_file_says_which(stopped, missing):
+    (stopped / missing).unlink()
+    with pytest.raises(InputError, match=f"has no {missing}"):
+        resume(stopped)
 
 
 def test_an_environment_that_cannot_be_brought_back_is_refused(tmp_path, drifting):

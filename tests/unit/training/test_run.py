@@ -97,6 +97,13 @@ def test_capture_where_there_is_no_gpu_is_refused_before_anything_is_written(tmp
     assert not (tmp_path / "run").exists()
 
 
+def test_a_directory_with_the_save_of_a_run_in_it_is_left_alone(tmp_path):
+    run(tiny(out=tmp_path))
+    (tmp_path / "metrics.jsonl").unlink()  # a new run would be resumed from the old one's save
+    with pytest.raises(ConfigError, match="has a run in it"):
+        run(tiny(out=tmp_path, seed=5))
+
+
 def test_a_file_is_no_run_directory(tmp_path):
     (tmp_path / "run").touch()
     with pytest.raises(ConfigError, match="run is a file; name a directory"):
@@ -151,7 +158,9 @@ class Broken(gymnasium.Env):
 
 def test_a_reward_that_is_no_number_ends_the_run_and_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(gymnasium.registry, "Broken-v0", EnvSpec("Broken-v0", Broken))
-    with pytest.raises(InputError, match=r"Broken-v0 gave a reward that is not finite: \[nan\]"):
+    with pytest.raises(
+        InputError, match=r"Broken-v0 gave a reward that is not finite, .*: \[nan\]"
+    ):
         run(tiny(env="Broken-v0", out=tmp_path / "run"))
     steps = [line["step"] for line in lines(tmp_path / "run") if "step" in line]
     assert max(steps) <= 149
@@ -163,11 +172,14 @@ class Counts(Broken):
 
     fails_at = math.inf
     bad_at = math.inf
+    bad = math.nan
     lives = 0
 
     def reset(self, *, seed=None, options=None):
         self.steps = 0
-        return super().reset(seed=seed, options=options)
+        obs, info = super().reset(seed=seed, options=options)
+        bad = self.bad if self.bad_at == 0 else 0.0
+        return obs.astype(self.observation_space.dtype) + bad, info
 
     def step(self, action):
         type(self).lives += 1
@@ -175,7 +187,8 @@ class Counts(Broken):
             raise ConnectionError("the robot has gone")
         self.steps += 1
         bad = self.lives == self.bad_at
-        obs = np.full(2, math.nan if bad else self.steps / 1000 + int(action) / 10, np.float32)
+        value = self.bad if bad else self.steps / 1000 + int(action) / 10
+        obs = np.full(2, value, self.observation_space.dtype)
         return obs, 1.0, self.steps % 10 == 0, False, {}
 
 
@@ -210,6 +223,27 @@ def test_a_last_observation_that_is_not_finite_is_named_too(tmp_path, counts):
     counts.bad_at = 210  # the end of an episode: what follows is the first of the next one
     with pytest.raises(InputError, match="gave an observation that is not finite"):
         run(tiny(env="Counts-v0", out=tmp_path / "run"))
+
+
+@pytest.mark.filterwarnings("ignore:.*not within the observation space")
+@pytest.mark.parametrize("bad", [math.nan, -math.inf, 1e39], ids=str)
+@pytest.mark.parametrize("bad_at", [0, 205])
+def test_what_no_float32_can_hold_is_named_from_the_first_observation_on(
+    tmp_path, counts, bad, bad_at
+):
+    counts.bad, counts.bad_at = bad, bad_at
+    counts.observation_space = gymnasium.spaces.Box(-math.inf, math.inf, (2,), np.float64)
+    with pytest.raises(InputError, match="an observation that is not finite, or infinite as float"):
+        run(tiny(env="Counts-v0", out=tmp_path / "run"))
+
+
+@pytest.mark.parametrize("reward", [1e39, -1e39])
+def test_a_reward_that_no_float32_can_hold_is_named(tmp_path, monkeypatch, reward):
+    pays = type("Pays", (Broken,), {})
+    pays.step = lambda self, action: (*Broken.step(self, action)[:1], reward, True, False, {})
+    monkeypatch.setitem(gymnasium.registry, "Pays-v0", EnvSpec("Pays-v0", pays))
+    with pytest.raises(InputError, match="Pays-v0 gave a reward that is not finite, or infinite"):
+        run(tiny(env="Pays-v0", out=tmp_path / "run"))
 
 
 def test_an_error_of_the_file_system_in_an_environment_is_told_as_one_of_it(
