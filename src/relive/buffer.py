@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
+from relive.closest import REQUIRED, wrong_names
 from relive.description import describe, require_same, undescribe
 from relive.devices import known_device
 from relive.errors import (
@@ -51,7 +52,6 @@ from relive.writing import autoreset as resets
 from relive.writing.packer import truth, vector, whole_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from concurrent.futures import Future
     from pathlib import Path
 
@@ -196,8 +196,8 @@ class ReplayBuffer:
         action: Any,
         reward: Any,
         next_obs: Any,
-        terminated: Any,
-        truncated: Any,
+        terminated: Any = REQUIRED,
+        truncated: Any = REQUIRED,
         final_obs: Any = None,
         **own: Any,
     ) -> None:
@@ -222,8 +222,13 @@ class ReplayBuffer:
             InputError: a wrong name, shape or dtype, or a missing final observation; nothing has
                 changed then.
         """
-        if (own or self._own) and own.keys() != self._own:
-            raise InputError(self._wrong_names(own))
+        if (
+            truncated is REQUIRED
+            or terminated is REQUIRED
+            or ((own or self._own) and own.keys() != self._own)
+        ):
+            ends = {"terminated": terminated, "truncated": truncated}
+            raise InputError(wrong_names("this buffer's", self._own, own, **ends))
         given = obs, action, reward, next_obs, terminated, truncated, final_obs, own
         if self._home.guard is None:
             self._add(*given)
@@ -274,7 +279,7 @@ class ReplayBuffer:
         action: Any,
         reward: Any,
         next_obs: Any,
-        terminated: Any,
+        terminated: Any = REQUIRED,
         truncated: Any = None,
         discount: Any = None,
         env: int | None = 0,
@@ -300,8 +305,8 @@ class ReplayBuffer:
         Raises:
             InputError: a wrong name, shape, dtype or lane; nothing has changed then.
         """
-        if own.keys() != self._own:
-            raise InputError(self._wrong_names(own))
+        if terminated is REQUIRED or own.keys() != self._own:
+            raise InputError(wrong_names("this buffer's", self._own, own, terminated=terminated))
         lanes = self._lanes(env)
         given = {
             "obs": obs,
@@ -1154,15 +1159,6 @@ class ReplayBuffer:
                 f"env is one of 0...{self._num_envs - 1}, or None for all; given {shown(env)}"
             )
         return range(env, env + 1)
-
-    def _wrong_names(self, own: Iterable[str]) -> str:
-        missing, unknown = sorted(self._own - set(own)), sorted(set(own) - self._own)
-        return (
-            f"this buffer's own fields are {sorted(self._own)}"
-            + (f"; missing: {missing}" if missing else "")
-            + (f"; unknown: {unknown}" if unknown else "")
-            + ("; done is either terminated or truncated" if {"done", "dones"} & set(own) else "")
-        )
 
 
 def _unpickled(

@@ -38,6 +38,10 @@ CONVERSIONS = {
 }
 MOST_AXES = 30  # NumPy has 32; a batch and its lanes take two
 LAST_LINK = 2**31 - 1  # largest distance that a link holds
+WRAPPERS = {  # for a space that is no field
+    "observation": "FlattenObservation(env) makes a Box of a Tuple, which every agent takes",
+    "action": "TransformAction gives another one: agents take a Discrete or a Box",
+}
 SEPARATOR = "."  # of the names in a dict observation: obs.position
 
 
@@ -200,7 +204,7 @@ def fields_of(env: Any) -> dict[str, Any]:
     fields.
 
     Raises:
-        ConfigError: no environment, or a space that has no fixed shape (Text, Sequence, Graph).
+        ConfigError: no environment, or a space that is no field (Tuple, Text, Sequence, Graph).
     """
     return {
         "obs": _fields_of_space(_space(env, "observation"), "observation"),
@@ -227,8 +231,8 @@ def _fields_of_space(space: Any, what: str) -> Any:
     if isinstance(space, spaces.Discrete):
         return Field((), torch.int64)
     raise ConfigError(
-        f"the {what} space {space} has no fixed shape; wrap the environment so that it is a Box, "
-        "Discrete, MultiDiscrete, MultiBinary or a Dict of these"
+        f"the {what} space {space} is none of Box, Discrete, MultiDiscrete, MultiBinary or a Dict "
+        f"of these; gymnasium.wrappers.{WRAPPERS[what]}"
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from relive.closest import REQUIRED, wrong_names
 from relive.description import describe, undescribe
 from relive.episode import OURS, Episode
 from relive.errors import ConfigError, CorruptError, InputError, UnsupportedError, shown
@@ -116,7 +117,7 @@ class TrajectoryStore:
         action: Any,
         reward: Any,
         next_obs: Any,
-        terminated: Any,
+        terminated: Any = REQUIRED,
         truncated: Any = None,
         env: int = 0,
         **own: Any,
@@ -146,8 +147,8 @@ class TrajectoryStore:
             OSError: as the file system says; no episode of the call is there then.
         """
         expected = set(self._layout.fields) - {"obs", "action"}
-        if own.keys() != expected:
-            raise InputError(f"the store's own fields are {sorted(expected)}; given {sorted(own)}")
+        if terminated is REQUIRED or own.keys() != expected:
+            raise InputError(wrong_names("the store's", expected, own, terminated=terminated))
         if isinstance(env, bool) or not isinstance(env, int) or not 0 <= env < 2**31:
             raise InputError(f"env is a whole number in [0, 2^31); given {shown(env)}")
         recorder = self._writing()

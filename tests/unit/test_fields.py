@@ -112,10 +112,18 @@ def test_a_dtype_that_is_none_is_refused(dtype):
         Field((), dtype)
 
 
-def test_a_space_without_a_shape_is_refused():
+@pytest.mark.parametrize("space", [gym.spaces.Text(5), gym.spaces.Tuple([gym.spaces.Discrete(2)])])
+def test_a_space_that_is_no_field_is_refused_with_the_wrapper_that_helps(space):
     class Env:
-        observation_space = gym.spaces.Text(5)
+        observation_space = space
         action_space = gym.spaces.Discrete(2)
 
-    with pytest.raises(ConfigError, match="no fixed shape"):
+    with pytest.raises(
+        ConfigError, match=r"is none of Box.*gymnasium\.wrappers\.FlattenObservation"
+    ):
+        fields_of(Env())
+    Env.observation_space, Env.action_space = Env.action_space, space
+    with pytest.raises(
+        ConfigError, match=r"the action space .*gymnasium\.wrappers\.TransformAction"
+    ):
         fields_of(Env())

@@ -186,10 +186,11 @@ BAD = {
     "own field missing": ({"reward": None}, "reward: given shape"),
     "shape": ({"obs": np.zeros((3, 5))}, r"obs: given shape \(3, 5\), expected \(3, 2\)"),
     "dtype": ({"action": np.zeros(3)}, "action: given float64, expected torch.int64"),
-    "own": ({"colour": np.zeros(3)}, r"own fields are \[\]; given \['colour'\]"),
+    "own": ({"colour": np.zeros(3)}, r"the store's own fields are \[\]; unknown: \['colour'\]"),
+    "done": ({"done": np.zeros(3)}, r"unknown: \['done'\]; done is either terminated or truncated"),
     "env": ({"env": -1}, "env is a whole number"),
     "env is none": ({"env": None}, "env is a whole number"),
-    "ready-made": ({"discount": np.ones(3)}, "discount"),
+    "ready-made": ({"discount": np.ones(3)}, r"unknown: \['discount'\]$"),
 }
 
 

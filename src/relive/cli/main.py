@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from relive.cli.closest import unknown
+from relive.closest import unknown
 from relive.errors import ConfigError, ReliveError
 from relive.terminal.output import write_nowhere
 

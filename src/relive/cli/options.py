@@ -13,7 +13,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from relive.cli.closest import unknown
+from relive.closest import unknown
 from relive.errors import ConfigError, MissingExtraError
 
 try:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from relive.cli.closest import unknown
 from relive.cli.options import console, parse
+from relive.closest import unknown
 from relive.envs.make import fields_in, make_env
 from relive.errors import ConfigError
 from relive.fields import Field

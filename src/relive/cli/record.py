@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from relive.cli.closest import unknown
 from relive.cli.eval import env_of, policy_of
 from relive.cli.options import parse
+from relive.closest import unknown
 from relive.demos.recording import require_writable, write_minari
 from relive.envs import make_env
 from relive.envs.experts import EXPERTS

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relive.cli.closest import unknown
 from relive.cli.main import INTERRUPTED
 from relive.cli.options import MISSING, parse, value_of, without
+from relive.closest import unknown
 from relive.envs import make_env
 from relive.errors import ConfigError, MissingExtraError, ReliveError
 from relive.training import TensorBoard, TrainConfig, preset, resume

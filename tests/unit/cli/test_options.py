@@ -8,8 +8,8 @@ from typing import Literal
 
 import pytest
 
-from relive.cli.closest import ranked, unknown
 from relive.cli.options import console, option_names, parse, value_of
+from relive.closest import ranked, unknown
 from relive.errors import ConfigError
 
 

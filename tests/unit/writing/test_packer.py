@@ -100,6 +100,35 @@ def test_a_step_of_another_form_is_refused(changed, message):
     assert len(buffer) == 0
 
 
+@pytest.mark.parametrize(
+    ("left_out", "given", "message"),
+    [
+        ("reward", {"reward": 0.0, "rewrad": 1.0}, r"\['rewrad'\]; did you mean 'reward'\?$"),
+        ("extra", {"exrta": 1.0}, r"missing: \['extra'\]; unknown: .* did you mean 'extra'\?$"),
+        (
+            "truncated",
+            {"done": False},
+            r"missing: \['truncated'\].*done is either terminated or tr",
+        ),
+        ("terminated", {"dones": False}, r"missing: \['terminated'\].*dones is either terminated"),
+        ("truncated", {"truncatd": False}, r"unknown: .* did you mean 'truncated'\?$"),
+        ("terminated", {}, r"^missing: \['terminated'\]$"),
+    ],
+)
+def test_a_name_that_is_wrong_is_answered_with_the_one_that_is_meant(left_out, given, message):
+    buffer = _buffer(torch.float32)
+    step = {"obs": [0.0, 0.0], "action": 0.0, "reward": 0.0, "next_obs": [0.0, 0.0]}
+    step |= {"terminated": False, "truncated": False, "extra": 0.0}
+    step = {name: value for name, value in step.items() if name != left_out} | given
+    with pytest.raises(InputError, match=message):
+        buffer.add(**step)
+    if left_out == "terminated":
+        many = {name: [value] for name, value in step.items()}
+        with pytest.raises(InputError, match=message):
+            buffer.extend(**many)
+    assert len(buffer) == 0
+
+
 def test_a_missing_own_field_is_refused():
     buffer = _buffer(torch.float32)
     with pytest.raises(InputError, match=r"missing: \['extra'\]"):
