@@ -42,7 +42,8 @@ def save_policy(agent: Agent, path: Path | str) -> None:
     # parameters are views of one vector, which the format does not allow
     weights = {name: value.clone() for name, value in agent.policy.state_dict().items()}
     unfinished = path.with_suffix(".part")
-    _safetensors().torch.save_file(weights, unfinished, metadata)
+    # into a file of ours: the one that safetensors makes is its owner's alone, whatever the umask
+    unfinished.write_bytes(_safetensors().torch.save(weights, metadata))
     unfinished.replace(path)
 
 
@@ -60,9 +61,10 @@ def load_policy(path: Path | str, device: torch.device | str = "cpu") -> Agent:
     path = Path(path)
     path = path / POLICY if path.is_dir() else path
     if not path.is_file():
-        raise InputError(
-            f"there is no policy at {path}; `relive train` leaves one in its run directory"
-        )
+        leaves = "leaves one in its run directory"
+        if path.name == BEST:
+            leaves = "keeps one, that of the best evaluation on the way, with --eval-every only"
+        raise InputError(f"there is no policy at {path}; `relive train` {leaves}")
     metadata, weights = _read(path)
     if metadata.get("format") != FORMAT:
         raise InputError(

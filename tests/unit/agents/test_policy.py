@@ -1,5 +1,7 @@
 """A policy as a file."""
 
+import os
+import stat
 import subprocess
 import sys
 
@@ -39,6 +41,26 @@ def test_saving_again_replaces_the_file(tmp_path):
         save_policy(DQN(Field((4,)), actions, DQNConfig(hidden=(8,))), path)
     assert load_policy(path).num_actions == 3
     assert [file.name for file in tmp_path.iterdir()] == ["policy.safetensors"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes are those of POSIX")
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_a_policy_has_the_mode_of_any_new_file(tmp_path, umask, mode):
+    path = tmp_path / "policy.safetensors"
+    agent = DQN(Field((4,)), 2, DQNConfig(hidden=(8,)))
+    before = os.umask(umask)
+    try:
+        for _ in range(2):  # also where there was one
+            save_policy(agent, path)
+            assert stat.S_IMODE(path.stat().st_mode) == mode
+    finally:
+        os.umask(before)
+
+
+def test_a_policy_of_the_best_evaluation_is_missing_where_there_was_none(tmp_path):
+    save_policy(DQN(Field((4,)), 2, DQNConfig(hidden=(8,))), tmp_path / "policy.safetensors")
+    with pytest.raises(InputError, match=r"no policy at .*best.safetensors; .* --eval-every only"):
+        load_policy(tmp_path / "best.safetensors")
 
 
 def test_what_holds_no_policy_is_refused(tmp_path):
