@@ -14,7 +14,7 @@ from relive.cli.options import console, parse
 from relive.cli.watch_view import State, state_of, view
 from relive.errors import ConfigError, InputError
 from relive.report.follow import Follower, is_written_to, newest_run
-from relive.report.read import RUNS, no_run
+from relive.report.read import RUNS, no_run, runs_in
 from relive.report.standing import Standing
 from relive.terminal.pieces import cells, line_of
 
@@ -51,7 +51,8 @@ class WatchOptions:
 def run(words: Sequence[str]) -> int:
     """Runs the command; the words are those behind `relive watch`."""
     options = parse(WatchOptions, words, command="relive watch")
-    watcher = Watcher(newest_run(RUNS) if options.run is None else options.run, console())
+    path = newest_run(RUNS) if options.run is None else options.run
+    watcher = Watcher(path, console())
     try:
         if options.once:
             watcher.show_once()
@@ -98,8 +99,9 @@ class Watcher:
             every: Seconds between two looks.
 
         Raises:
-            InputError: Something in the run directory is wrong.
+            InputError: The directory holds runs and is none, or something in it is wrong.
         """
+        self._say_what_is_waited_for()
         if not self._out.is_terminal:
             self._follow_in_lines(every)
             return
@@ -111,6 +113,17 @@ class Watcher:
                     return
                 if not more:
                     self._wait(every)
+
+    def _say_what_is_waited_for(self) -> None:
+        """Where there is no run yet, which may be on its way, or have another name."""
+        path = self._follower.path
+        if self._follower.file.is_file() or path.is_file():  # a file is refused later
+            return
+        if runs_in(path):
+            raise InputError(no_run(path))
+        others = runs_in(path.parent) or runs_in(RUNS)
+        words = f"waiting for a run to begin in {path} (Ctrl-C leaves){others}"
+        self._out.print(words, markup=False, soft_wrap=True)
 
     def _follow_in_lines(self, every: float) -> None:
         while True:

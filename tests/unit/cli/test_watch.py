@@ -230,6 +230,33 @@ def test_it_follows_a_run_from_before_its_beginning_to_its_end(
     assert (text.count("step   ") == 1) is not is_terminal
 
 
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_what_is_waited_for_is_said_at_once(run: Path, is_terminal: bool) -> None:
+    write(run.with_name("other"), [BEGUN])
+    file = io.StringIO()
+    out = Console(file=file, force_terminal=is_terminal, width=80, color_system=None)
+    waiting = (
+        f"waiting for a run to begin in {run} (Ctrl-C leaves); these are: {run.with_name('other')}"
+    )
+
+    def while_waiting(_: float) -> None:
+        assert waiting in file.getvalue()
+        write(run, [BEGUN, ENDED])
+
+    Watcher(run, out, while_waiting).follow(1)
+    assert file.getvalue().count("waiting for a run") == 1
+
+
+def test_a_folder_of_runs_is_refused_and_they_are_named(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(run, [BEGUN])
+    assert main(["watch", str(run.parent)]) == 2
+    out, said = capsys.readouterr()
+    assert out == ""
+    assert f"{run.parent} is not a run directory: it has no metrics.jsonl; these are: {run}" in said
+
+
 def test_a_run_made_anew_is_shown_from_its_beginning(run: Path) -> None:
     other = {**BEGUN, "config": {**SETTINGS, "seed": 77}}
     training = Training(
