@@ -213,9 +213,32 @@ def _what_is_wrong(env_id: str, error: Exception) -> str:
 
     if env_id in registry:
         return f"{env_id} cannot be made: {' '.join(str(error).split())}"
-    names = {name.lower(): name for name in registry}
-    close = [names[name] for name in difflib.get_close_matches(env_id.lower(), names, cutoff=0.7)]
-    hint = (
-        f"did you mean {' or '.join(close)}?" if close else "gymnasium.pprint_registry() lists all"
-    )
+    module, colon, name = env_id.partition(":")
+    ours = _registered_by(module) if colon else []
+    names = {other.lower(): other for other in ours or registry}
+    close = [
+        names[it] for it in difflib.get_close_matches((name or env_id).lower(), names, cutoff=0.7)
+    ]
+    if ours:
+        close = [f"{module}:{other}" for other in close]
+    if close:
+        hint = f"did you mean {' or '.join(close)}?"
+    elif ours:
+        hint = f"{module} registers {', '.join(sorted(ours))}"
+    else:
+        hint = "gymnasium.pprint_registry() lists all."
+    if not colon:
+        hint += f" One of your own is named with the module that registers it: module:{env_id}"
     return f"there is no environment {env_id!r}; {hint}"
+
+
+def _registered_by(module: str) -> list[str]:
+    """Ids of the environments that are made by a module, or by one below it."""
+    from gymnasium import registry
+
+    made_by = {name: spec.entry_point for name, spec in registry.items()}
+    places = {
+        name: made.partition(":")[0] if isinstance(made, str) else getattr(made, "__module__", "")
+        for name, made in made_by.items()
+    }
+    return [name for name, place in places.items() if f"{place}.".startswith(f"{module}.")]

@@ -71,6 +71,39 @@ def test_a_module_of_environments_that_cannot_be_imported_says_why(
         make_env("own_envs:Own-v0")
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("own_envs_7:Dic-v0", "did you mean own_envs_7:Dict-v0\\?$"),
+        ("own_envs_7:arm-v0", "did you mean own_envs_7:Arm-v0\\?$"),
+        ("own_envs_7:Zzzzzz", "own_envs_7 registers Arm-v0, Dict-v0$"),
+        (
+            "Zzzzzz-v0",
+            "pprint_registry.. lists all. .* module that registers it: module:Zzzzzz-v0$",
+        ),
+        ("CartPol-v1", "did you mean CartPole-v1 .* registers it: module:CartPol-v1$"),
+    ],
+)
+def test_an_id_of_a_module_of_ones_own_is_found_among_those_it_registers(
+    tmp_path, monkeypatch, given, said
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_envs_7.py").write_text(
+        "import gymnasium\n"
+        "class Arm: pass\n"
+        "gymnasium.register('Arm-v0', Arm)\n"
+        "gymnasium.register('Dict-v0', 'own_envs_7.inner:Dict')\n"
+    )
+    known = set(gymnasium.registry)
+    try:
+        with pytest.raises(ConfigError, match=said):
+            make_env(given)
+    finally:
+        sys.modules.pop("own_envs_7", None)
+        for name in set(gymnasium.registry) - known:
+            del gymnasium.registry[name]
+
+
 def test_an_id_like_no_other_gets_the_way_to_the_list():
     with pytest.raises(ConfigError, match="pprint_registry"):
         make_env("zzzz")
