@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin,
 
 from relive.closest import unknown
 from relive.errors import ConfigError, MissingExtraError
+from relive.report.read import RUNS, runs_in
 
 try:
     import tyro
@@ -31,10 +32,15 @@ RunPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 CHOICE = re.compile(r"invalid choice '(.*)' for argument '(.*)'\. Expected one of \((.*?),?\)\.")
+NO_RUN = re.compile(r"Missing from (relive \w+): RUN\b.*")
+ONE_OF = re.compile(r"no type matching (\S+) could be instantiated from \[(.*?)\]\..*")
+KINDS = {"INT": "a whole number", "FLOAT": "a number"}
+POWER_OF_TEN = re.compile(r"whole numbers?\b.*, got '(\d+(?:\.\d*)?e\+?\d{1,2})'$", re.IGNORECASE)
 WORDING = (
     (r"^Error parsing (?=-)", ""),
     (r"^Error parsing \S+: ", ""),  # the name of a dataclass
     (r"invalid literal for int\(\) with base 10: ", "expected a whole number, got "),
+    (r"Could not find valid parse for arguments: \[(.*)\]", r"expected whole numbers, got \1"),
     (r"could not convert string to float: ", "expected a number, got "),
     (r" Expected 1 values\.", ""),
 )
@@ -219,6 +225,31 @@ def sentence(box: str) -> str:
     if choice := CHOICE.fullmatch(text):
         given, option, names = choice.groups()
         return unknown(option, given, [name.strip("'\"") for name in names.split(", ")])
+    if run := NO_RUN.fullmatch(text):
+        return f"name a run{runs_in(RUNS)} ({run[1]} --help)"
     for pattern, better in WORDING:
         text = re.sub(pattern, better, text)
-    return text
+    text = ONE_OF.sub(lambda found: f"expected {any_of(found[1])}, got {found[2]}", text)
+    return text + in_digits(text)
+
+
+def any_of(kinds: str) -> str:
+    """What may be given for an option of several kinds, from tyro's word for it.
+
+    >>> any_of("{None}|INT|{auto}")
+    'a whole number, auto or None'
+    """
+    words = [KINDS.get(kind, kind.strip("{}").replace(",", ", ")) for kind in kinds.split("|")]
+    *others, last = sorted(words, key="None".__eq__)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def in_digits(refusal: str) -> str:
+    """How a whole number that was given as a power of ten is written, behind its refusal.
+
+    >>> in_digits("--total-steps: expected a whole number, got '1e5'")
+    ': write 100000'
+    """
+    given = POWER_OF_TEN.search(refusal)
+    is_whole = given is not None and float(given[1]).is_integer()
+    return f": write {float(given[1]):.0f}" if given and is_whole else ""

@@ -111,7 +111,7 @@ def found(path: Path, given: FormatName | None = None) -> FormatName:
     if given is not None and given not in get_args(FormatName):
         raise ConfigError(f"format is {', '.join(FORMATS)}, or None to find out; given {given!r}")
     if not path.exists():
-        raise InputError(f"there is no {path}")
+        raise InputError(f"there is no file or folder {path} to read demonstrations from")
     if path.is_dir():
         there = _of_folder(path)
     else:

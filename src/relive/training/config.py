@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -19,6 +20,9 @@ from relive.errors import ConfigError, InputError
 from relive.sampling import Proportional, RankBased, Recent, Sampler, Uniform
 from relive.schedules import Linear
 from relive.training.demonstrations import DemosConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MOST_THREADS = 1024
 PRIORITIES = frozenset({"alpha", "beta", "normalize", "uniform_share"})
@@ -32,6 +36,7 @@ SETTINGS_OF_WINDOW = {
     "recent": frozenset({"window_rows"}),
     "ere": frozenset({"window_rows", "eta", "sweep"}),
 }
+NAMES_HERE = {"count": "window_rows", "c_min": "window_rows", "updates": "sweep"}  # of `Recent`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +115,8 @@ class ReplayConfig:
                 f"replay.window_rows is at most replay.capacity, {self.capacity}; given "
                 f"{self.window_rows}"
             )
-        self.build_sampler(1), self.build_window()  # they check their settings
+        with _called_here():
+            self.build_sampler(1), self.build_window()  # they check their settings
 
     def drawing(self, sampler: str | None, window: str | None) -> ReplayConfig:
         """These settings with another sampler or window; what those do not have is as by default.
@@ -155,6 +161,19 @@ class ReplayConfig:
         if self.window == "recent":
             return Recent(self.window_rows)
         return Recent(eta=self.eta, c_min=self.window_rows, updates=self.sweep * accumulate)
+
+
+@contextmanager
+def _called_here() -> Iterator[None]:
+    """Lets a part of the buffer refuse a setting by the name that it has here."""
+    try:
+        yield
+    except ConfigError as error:
+        name, _, rest = str(error).partition(" ")
+        name = NAMES_HERE.get(name, name)
+        if name not in {setting.name for setting in dataclasses.fields(ReplayConfig)}:
+            raise
+        raise ConfigError(f"replay.{name} {rest}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,16 @@ import os
 import subprocess
 import sys
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import pytest
 
 from relive.cli import report
 from relive.cli.main import COMMANDS, main
 from relive.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TRAIN = "train dqn --env CartPole-v1"
 
@@ -87,6 +91,23 @@ WRONG = {
     "train dqn --total-steps 0": "total_steps is at least 1; given 0; --env is missing",
     "watch x --every 0": "every lies between 0.05 and 3600 seconds, got 0",
     "export x": ("there is no policy at x; `relive train` leaves one in its run directory"),
+    "eval": "name a run (relive eval --help)",
+    "export --out x.pt2": "name a run (relive export --help)",
+    f"{TRAIN} --threads abc": "--threads: expected a whole number, auto or None, got 'abc'",
+    f"{TRAIN} --log-every x": "--log-every: expected a whole number or auto, got 'x'",
+    f"{TRAIN} --agent.max-grad-norm x": (
+        "--agent.max-grad-norm: expected a number or None, got 'x'"
+    ),
+    f"{TRAIN} --agent.hidden x": "--agent.hidden: expected whole numbers, got 'x'",
+    f"{TRAIN} --total-steps 1e5": (
+        "--total-steps: expected a whole number, got '1e5': write 100000"
+    ),
+    f"{TRAIN} --total-steps 1.55e1": "--total-steps: expected a whole number, got '1.55e1'",
+    f"{TRAIN} --log-every 2.5e3": (
+        "--log-every: expected a whole number or auto, got '2.5e3': write 2500"
+    ),
+    f"{TRAIN} --agent.hidden 1e2": "--agent.hidden: expected whole numbers, got '1e2': write 100",
+    f"{TRAIN} --replay.alpha -1": "replay.alpha lies in [0, 2]; given -1.0",
     "eval x y": "'y' belongs to no option (relive eval --help)",
     "report x y": "x is not a run directory: it has no metrics.jsonl; `relive train` makes one",
 }
@@ -94,10 +115,23 @@ WRONG = {
 
 @pytest.mark.parametrize("words", WRONG)
 def test_wrong_input_is_answered_in_one_line(
-    words: str, capsys: pytest.CaptureFixture[str]
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # runs that are there would be named
     assert main(words.split()) == 2
     assert capsys.readouterr() == ("", f"relive: {WRONG[words]}\n")
+
+
+def test_who_names_no_run_is_told_which_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    (tmp_path / "runs" / "a" / "metrics.jsonl").touch()
+    for command in ("eval", "export", "report"):
+        assert main([command]) == 2
+        said = f"relive: name a run; these are: runs/a (relive {command} --help)\n"
+        assert capsys.readouterr().err == said
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,11 @@ def test_what_is_no_dataset_is_refused_with_the_formats_there_are(tmp_path):
         refused(tmp_path / name, InputError, "is none of the known formats .*lerobot: LeRobot")
     (tmp_path / "nothing.hdf5").touch()
     refused(tmp_path / "nothing.hdf5", InputError, "nothing.hdf5 is empty: 0 bytes")
-    refused(tmp_path / "nowhere", InputError, "there is no .*nowhere")
+    refused(
+        tmp_path / "nowhere",
+        InputError,
+        "there is no file or folder .*nowhere to read demonstrations from",
+    )
     with pytest.raises(InputError, match="path is the name of a file or folder; given 3"):
         read(3)
 

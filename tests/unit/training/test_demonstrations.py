@@ -180,7 +180,7 @@ def test_settings_that_cannot_work_are_refused(settings, said):
 @pytest.mark.parametrize(
     ("demos", "replay", "kind", "said"),
     [
-        ({"path": "nowhere"}, {}, InputError, "there is no nowhere"),
+        ({"path": "nowhere"}, {}, InputError, "there is no file or folder nowhere to"),
         ({}, {"capacity": 20}, InputError, "leave 0 of 20 rows for others, fewer than 8"),
         ({"min_return": 1e9}, {}, InputError, "none of its 3 episodes passes"),
         ({"last_step": "drop"}, {}, ConfigError, "does nothing with"),
