@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import shlex
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from relive.errors import ConfigError, MissingExtraError, ReliveError
 from relive.training import TensorBoard, TrainConfig, preset, resume
 from relive.training import run as run_training
 from relive.training.algorithms import actions_of
-from relive.training.checkpoint import require_same
+from relive.training.checkpoint import require_same, resume_command
 from relive.training.config import SETTINGS_OF_SAMPLER, SETTINGS_OF_WINDOW
 from relive.training.console import Console
 from relive.training.presets import RECIPES, Recipe
@@ -101,8 +100,7 @@ def go_on(out: Path, words: Sequence[str]) -> RunResult:
         if preset(_recipe(others[0]), saved.env).algorithm != saved.algorithm:
             raise ConfigError(f"the run in {out} trains {saved.algorithm}, given {others[0]}")
         others = others[1:]
-    command = f"relive train {RESUME} {shlex.quote(str(out))}"
-    given = parse(TrainConfig, others, command=command, default=saved)
+    given = parse(TrainConfig, others, command=resume_command(out), default=saved)
     require_same(saved, given)
     kernels()
     return resume(out, [TensorBoardLater(out / TENSORBOARD), Console()], config=given)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console as Terminal
@@ -24,6 +25,7 @@ from relive.terminal.pieces import (
     progress,
     table_of,
 )
+from relive.training.checkpoint import is_saved, resume_command
 from relive.training.records import (
     LAST,
     DemonstrationsLoaded,
@@ -72,6 +74,7 @@ class Console:
         self._last: TrainingProgress | None = None
         self._is_sound = True
         self._env, self._total_steps = "", 0
+        self._out: str | None = None
         self._first_step = 0
         self._next_line = 0.0
         self._live: Live | None = None
@@ -103,8 +106,7 @@ class Console:
             case Evaluated():
                 self._say(evaluation(record.returns, record.mean, record.std, record.reference))
             case RunEnded():
-                end = record.step, record.updates, record.seconds
-                self._say(ending(*end, interrupted=record.interrupted, error=record.error))
+                self._end(record)
             case _:
                 pass
 
@@ -120,6 +122,13 @@ class Console:
             self._returns.append(record.mean_return)
             self._episodes += record.episodes
 
+    def _end(self, record: RunEnded) -> None:
+        end = record.step, record.updates, record.seconds
+        self._say(ending(*end, interrupted=record.interrupted, error=record.error))
+        if record.interrupted and self._out is not None and is_saved(Path(self._out)):
+            words = f"go on   {resume_command(self._out)}"
+            self._terminal.print(words, markup=False, soft_wrap=True)
+
     def _resumed(self, record: RunResumed) -> None:
         self._episodes, self._first_step = record.episodes, record.step
         self._returns = deque(record.last_returns, maxlen=LAST)
@@ -131,6 +140,7 @@ class Console:
 
     def _heading(self, record: RunStarted | RunResumed) -> None:
         self._env, self._total_steps = record.config["env"], record.config["total_steps"]
+        self._out = record.config["out"]
         self._terminal.print(headline(record.config, record.versions))
 
     def _watch(self) -> None:

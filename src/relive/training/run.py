@@ -15,7 +15,6 @@ import itertools
 import json
 import math
 import re
-import shlex
 import signal
 import threading
 from contextlib import ExitStack, contextmanager, suppress
@@ -33,8 +32,10 @@ from relive.training.checkpoint import (
     Checkpoints,
     NeverSavedError,
     going_on,
+    is_saved,
     load_checkpoint,
     require_same,
+    resume_command,
 )
 from relive.training.choices import settled
 from relive.training.config import TrainConfig
@@ -93,7 +94,7 @@ def with_run_directory(config: TrainConfig) -> TrainConfig:
     elif (out / METRICS).exists() or (out / CHECKPOINT).exists():
         raise ConfigError(
             f"out {out} has a run in it; name another directory, or go on with "
-            f"that run: relive train --resume {shlex.quote(str(out))}"
+            f"that run: {resume_command(out)}"
         )
     out.mkdir(parents=True, exist_ok=True)
     return dataclasses.replace(config, out=out)
@@ -263,6 +264,7 @@ def _to_the_end(
         listeners: list[Sink] = [metrics, *sinks]
         stack.callback(metrics.close)
         stack.push(lambda _, error, __: _keep_policy(parts, out, error))
+        stack.push(lambda _, error, __: _say_how_to_go_on(out, error))
         checkpoints = Checkpoints(out / CHECKPOINT, parts.buffer if config.save_buffer else None)
         stack.callback(checkpoints.finish)
         stop = stack.enter_context(_stop_on_interrupt())
@@ -311,6 +313,13 @@ def _keep_policy(parts: Parts, out: Path, error: BaseException | None) -> None:
     """The weights, whatever ended the run; not those on a GPU that can't be read any more."""
     if error is None or not loses_the_device(error):
         save_policy(parts.agent, out / POLICY)
+
+
+def _say_how_to_go_on(out: Path, error: BaseException | None) -> None:
+    """Below what the environments have said of an error of theirs."""
+    if getattr(error, "__notes__", None) and is_saved(out):
+        assert error is not None  # it has notes
+        error.add_note(f"The run goes on from its last save with: {resume_command(out)}")
 
 
 @contextmanager

@@ -137,15 +137,15 @@ def test_a_preset_of_another_sampler_does_not_stand_in_the_way() -> None:
 def test_ctrl_c_keeps_what_there_is_and_reports_it(
     out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Impatient:
+    class Impatient(train.Console):
         """Presses Ctrl-C when the first episode ends."""
 
         def record(self, record: Record) -> None:
+            super().record(record)
             if isinstance(record, EpisodeEnded):
                 signal.raise_signal(signal.SIGINT)
 
-        def close(self) -> None: ...
-
+    out = out.with_name("my run")
     monkeypatch.setattr(train, "Console", Impatient)
     before = signal.getsignal(signal.SIGINT)
     try:
@@ -154,7 +154,9 @@ def test_ctrl_c_keeps_what_there_is_and_reports_it(
         signal.signal(signal.SIGINT, before)
     assert {path.name for path in out.iterdir()} == FILES
     assert records(out)[-1]["interrupted"] is True
-    assert f"report  {out / 'report.html'}" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"report  {out / 'report.html'}" in said
+    assert f"\ngo on   relive train --resume '{out}'\n" in said
     assert "interrupted at step" in (out / "report.html").read_text(encoding="utf-8")
 
 

@@ -302,6 +302,13 @@ def test_an_environment_without_an_end_is_told_of_before_it_is_judged(tmp_path, 
         ({"replay": {"n_step": 0}}, "replay.n_step is at least 1; given 0"),
         ({"replay": {"gamma": 1.5}}, r"replay.gamma lies in \[0, 1\]; given 1.5"),
         ({"replay": {"window_rows": 0, "window": "recent"}}, "replay.window_rows is at least 1"),
+        ({"replay": {"alpha": -1.0}}, r"^replay.alpha lies in \[0, 2\]; given -1.0"),
+        ({"replay": {"sampler": "rank", "resort_every": 0}}, r"^replay.resort_every is a whole"),
+        (
+            {"replay": {"window": "ere", "window_rows": 9, "sweep": 0}},
+            r"^replay.sweep is a whole number >= 1",
+        ),
+        ({"replay": {"window": "ere", "window_rows": 9, "eta": 3.0}}, r"^replay.eta lies in "),
     ],
 )
 def test_settings_that_cannot_work_are_refused_by_their_names(settings, said):
@@ -333,8 +340,10 @@ def test_an_error_of_an_environment_says_that_it_is_one(tmp_path, monkeypatch, c
     monkeypatch.setitem(gymnasium.registry, "Failing-v0", EnvSpec("Failing-v0", Failing))
     with pytest.raises(ValueError, match="the simulator has gone") as caught:
         run(tiny(env="Failing-v0", out=tmp_path / "run"))
-    (note,) = caught.value.__notes__
+    note, *more = caught.value.__notes__
     assert note.startswith(f"This came out of {call}() of the environment Failing-v0")
+    saved = [f"The run goes on from its last save with: relive train --resume {tmp_path / 'run'}"]
+    assert more == (saved if call == "step" else [])  # before the first step there is nothing
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])

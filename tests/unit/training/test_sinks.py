@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console as Terminal
 
 from relive.errors import MissingExtraError
+from relive.storage.saving import save_note
 from relive.training import JsonLines, TensorBoard
 from relive.training.console import Console
 from relive.training.records import (
@@ -161,6 +162,22 @@ def test_plain_lines_say_what_happens():
         assert cell in progress
     assert evaluation == "greedy return over 2 episodes: 10.0 ± 1.0  (reference 500)"
     assert end == "done: 300 steps and 75 updates in 3.0 s (100 steps/s)"
+
+
+@pytest.mark.parametrize("error", [None, "ValueError: the arm has gone"])
+@pytest.mark.parametrize("live", [False, True])
+def test_a_run_that_was_stopped_or_failed_says_how_it_goes_on_if_it_was_saved(
+    tmp_path, error, live
+):
+    out = tmp_path / "[a] long name" / ("x" * 90)
+    began = RunStarted(step=0, config=tiny(out=out).to_json(), versions={}, chosen={})
+    end = RunEnded(step=7, updates=0, seconds=1.0, interrupted=True, error=error)
+    command = f"go on   relive train --resume '{out}'"
+    assert command not in shown(live=live, records=[began, end])
+    save_note(out / "checkpoint", {})
+    assert command in shown(live=live, records=[began, end]).splitlines()
+    whole = RunEnded(step=7, updates=0, seconds=1.0, interrupted=False)
+    assert "go on" not in shown(live=live, records=[began, whole])
 
 
 def test_the_mean_return_goes_on_after_a_break():
