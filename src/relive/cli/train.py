@@ -56,13 +56,7 @@ def run(words: Sequence[str]) -> int:
     old_run = value_of(RESUME, words)
     if old_run is None and RESUME in words:
         raise ConfigError(f"{RESUME} names a run directory: relive train {RESUME} runs/NAME")
-    if old_run is not None:
-        result = go_on(Path(old_run), words)
-    else:
-        config = settings(words)
-        if words[0] == "rlpd" and config.demos.path is None:
-            print("demonstrations  none; rlpd is meant to have some: --demos.path FILE")
-        result = begin(config)
+    result = begin(settings(words)) if old_run is None else go_on(Path(old_run), words)
     print("run    ", result.out)
     try:
         from relive.report.page import write_report

@@ -125,6 +125,11 @@ def run(config: TrainConfig, sinks: Sequence[Sink] = ()) -> RunResult:
             f"{config.updates_start:,}, and the run has {config.total_steps:,} (--train-every, "
             "--learning-starts, --total-steps)"
         )
+    if config.name == "rlpd" and config.demos.path is None:
+        chosen["demonstrations"] = (
+            "none: rlpd is meant to draw half of each batch from some (--demos.path); it learns "
+            "from its own experience alone"
+        )
     config = with_run_directory(config)
     assert config.out is not None  # filled in
     with _alone(config.out):

@@ -115,6 +115,14 @@ def test_a_recipe_is_what_its_run_is_called(out: Path, capsys: pytest.CaptureFix
     assert "rainbow on CartPole-v1" in capsys.readouterr().out
 
 
+def test_rlpd_without_demonstrations_is_told_in_the_terminal(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["train", "rlpd", *TINY[2:], "--env", "Pendulum-v1", "--total-steps", "90"]
+    assert main([*words, "--out", str(out)]) == 0
+    assert "\ndemonstrations none: rlpd is meant to draw half" in capsys.readouterr().out
+
+
 def test_settings_are_those_of_the_preset_but_for_what_is_given(out: Path) -> None:
     settings = train.settings(
         ["dqn", "--env", "CartPole-v1", "--agent.lr", "0.5", "--out", str(out)]

@@ -132,6 +132,14 @@ def test_a_run_without_updates_says_so_when_it_begins(tmp_path):
     )
 
 
+@pytest.mark.parametrize("name", ["rlpd", "another"])
+def test_rlpd_without_demonstrations_says_so_when_it_begins(tmp_path, name):
+    listener = Listener()
+    run(tiny(out=tmp_path / "run", name=name, total_steps=90, eval_episodes=0), [listener])
+    said = listener.records[0].chosen.get("demonstrations", "")
+    assert said.startswith("none: rlpd is meant to draw half of each batch") is (name == "rlpd")
+
+
 def test_the_last_steps_are_told_too(tmp_path):
     listener = Listener()
     run(tiny(out=tmp_path / "run", total_steps=250, eval_episodes=0), [listener])
