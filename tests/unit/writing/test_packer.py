@@ -111,7 +111,7 @@ def test_a_step_of_another_form_is_refused(changed, message):
             r"missing: \['truncated'\].*done is either terminated or tr",
         ),
         ("terminated", {"dones": False}, r"missing: \['terminated'\].*dones is either terminated"),
-        ("truncated", {"truncatd": False}, r"unknown: .* did you mean 'truncated'\?$"),
+        ("truncated", {"truncation": False}, r"unknown: .* did you mean 'truncated'\?$"),
         ("terminated", {}, r"^missing: \['terminated'\]$"),
     ],
 )
