@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from relive.agents.agent import check_settings, count_envs, tensors_of
+from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
 from relive.agents.update import Loss, UpdateResult, accumulate
 from relive.devices import known_device
 from relive.errors import ConfigError
@@ -157,7 +157,7 @@ class ReturnNetwork(nn.Module):
 # -- agent -------------------------------------------------------------------------------------
 
 
-class C51:
+class C51(CopiedByState):
     """An agent that learns the distribution of each action's return and takes the best mean.
 
     Args:

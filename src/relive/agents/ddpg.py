@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relive.agents.agent import check_settings, count_envs, tensors_of
+from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
 from relive.agents.update import Loss, UpdateResult, accumulate
 from relive.devices import known_device
 from relive.losses.policy import deterministic_policy_loss, deterministic_policy_slope
@@ -89,7 +89,7 @@ class DDPGConfig:
 # -- agent -------------------------------------------------------------------------------------
 
 
-class DDPG:
+class DDPG(CopiedByState):
     """An agent with one action for a state, which it moves to where its critic values it most.
 
     Args:

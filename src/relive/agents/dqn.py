@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from relive.agents.agent import check_settings, count_envs, tensors_of
+from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
 from relive.agents.update import Loss, UpdateResult, accumulate
 from relive.devices import known_device
 from relive.errors import ConfigError
@@ -129,7 +129,7 @@ class QNetwork(nn.Module):
 # -- agent -------------------------------------------------------------------------------------
 
 
-class DQN:
+class DQN(CopiedByState):
     """An agent that values every action and takes the best one.
 
     Args:

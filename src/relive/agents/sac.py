@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relive.agents.agent import check_settings, count_envs, tensors_of
+from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
 from relive.agents.update import Loss, UpdateResult, accumulate
 from relive.devices import known_device
 from relive.losses.policy import (
@@ -132,7 +132,7 @@ class SACConfig:
 # -- agent -------------------------------------------------------------------------------------
 
 
-class SAC:
+class SAC(CopiedByState):
     """An agent that acts by chance, and is paid for it by the entropy of its policy.
 
     Args:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relive.agents.agent import check_settings, count_envs, tensors_of
+from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
 from relive.agents.update import Loss, UpdateResult, accumulate
 from relive.devices import known_device
 from relive.losses.policy import deterministic_policy_loss, deterministic_policy_slope
@@ -110,7 +110,7 @@ class TD3Config:
 # -- agent -------------------------------------------------------------------------------------
 
 
-class TD3:
+class TD3(CopiedByState):
     """An agent with one action for a state, and two critics of which the smaller one counts.
 
     Args:
