@@ -74,7 +74,7 @@ class C51Config:
     lr: float = 2.5e-4
     """Step size of Adam at the first update."""
     lr_end: float | None = None
-    """Step size at the last planned update, reached in a straight line; None keeps `lr`."""
+    """Step size that a straight line reaches behind the last planned update; None keeps `lr`."""
     adam_eps: float = 3.125e-4
     """Added to the root of the second moment by Adam."""
     tau: float = 1.0

@@ -59,7 +59,7 @@ class DDPGConfig:
     lr: float = 3e-4
     """Step size of Adam at the first update, for policy and critic."""
     lr_end: float | None = None
-    """Step size at the last planned update, reached in a straight line; None keeps `lr`."""
+    """Step size that a straight line reaches behind the last planned update; None keeps `lr`."""
     tau: float = 0.005
     """Part of the way the target networks move at every update."""
     exploration_noise: float = 0.1

@@ -61,7 +61,7 @@ class DQNConfig:
     lr: float = 1e-3
     """Step size of Adam at the first update."""
     lr_end: float | None = None
-    """Step size at the last planned update, reached in a straight line; None keeps `lr`."""
+    """Step size that a straight line reaches behind the last planned update; None keeps `lr`."""
     tau: float = 1.0
     """Part of the way the target network moves towards the online one: 1 copies, less is Polyak."""
     target_period: int = 500

@@ -70,7 +70,7 @@ class SACConfig:
     lr: float = 3e-4
     """Step size of Adam at the first update, for policy, critics and temperature."""
     lr_end: float | None = None
-    """Step size at the last planned update, reached in a straight line; None keeps `lr`."""
+    """Step size that a straight line reaches behind the last planned update; None keeps `lr`."""
     tau: float = 0.005
     """Part of the way the target critics move at every update."""
     policy_delay: int = 1
