@@ -1,7 +1,8 @@
 """Datasets of Minari: HDF5, Arrow or Parquet, with a file of metadata.
 
     NAME/data/metadata.json       spaces, counts, data_format
-    NAME/data/main_data.hdf5      a group for each episode: T + 1 observations, T of all else
+    NAME/data/main_data.hdf5      a group for each episode: T + 1 observations, T of all else;
+                                  under another name it has no metadata
     NAME/data/0/part-0.arrow      a table for each: T + 1 rows, and the last one is padding but for
                                   its observation; T is in 0/metadata.json
 
@@ -39,12 +40,14 @@ def folder_of(path: Path) -> Path | None:
 
 
 def episodes(path: Path, options: Options) -> Iterator[Demonstration]:
-    """The episodes, in order; `path` is the dataset, its folder `data`, or its HDF5 file."""
-    folder = path.parent if path.is_file() else folder_of(path)
+    """The episodes, in order; `path` is the dataset, its folder `data`, or an HDF5 file."""
+    if path.is_file():
+        yield from _from_hdf5(path, _metadata_of(path), options)
+        return
+    folder = folder_of(path)
     if folder is None:
         raise CorruptError(f"there is neither {METADATA} nor {MAIN}")
-    # Files of earlier versions have no metadata beside them.
-    metadata = json_of(folder / METADATA) if (folder / METADATA).exists() else {}
+    metadata = _metadata_in(folder)
     kind = metadata.get("data_format", "hdf5")
     if kind not in ("hdf5", "arrow", "parquet"):
         raise UnsupportedError(f"data_format {kind!r} is not read; hdf5, arrow and parquet are")
@@ -54,6 +57,17 @@ def episodes(path: Path, options: Options) -> Iterator[Demonstration]:
         yield from _from_tables(folder, kind, metadata, options)
 
 
+def _metadata_in(folder: Path) -> dict[str, Any]:
+    """What a dataset tells of itself; files of earlier versions have nothing beside them."""
+    return json_of(folder / METADATA) if (folder / METADATA).exists() else {}
+
+
+def _metadata_of(path: Path) -> dict[str, Any]:
+    """What is told of a file: metadata is of the main file alone, and not where it is of tables."""
+    metadata = _metadata_in(path.parent) if path.name == MAIN else {}
+    return metadata if metadata.get("data_format", "hdf5") == "hdf5" else {}
+
+
 def _from_hdf5(path: Path, metadata: dict[str, Any], options: Options) -> Iterator[Demonstration]:
     pictures = {part: _pictures(metadata, part) for part in ("observation", "action")}
     spec = _env_spec(metadata)
@@ -61,7 +75,7 @@ def _from_hdf5(path: Path, metadata: dict[str, Any], options: Options) -> Iterat
         there = sum(name.startswith("episode_") for name in file)
         count = metadata.get("total_episodes", there)
         if there != count:
-            raise CorruptError(f"{METADATA} tells of {count} episodes, {MAIN} has {there}")
+            raise CorruptError(f"{METADATA} tells of {count} episodes, {path.name} has {there}")
         for number in range(there):
             name = f"episode_{number}"
             with reading(name):
