@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relive.demos import arrow, hdf5
-from relive.demos.demonstration import Demonstration, Options, demonstration, reading
+from relive.demos.demonstration import Demonstration, Options, demonstration, lengths, reading
 from relive.errors import CorruptError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -80,13 +80,16 @@ def _from_hdf5(path: Path, metadata: dict[str, Any], options: Options) -> Iterat
             name = f"episode_{number}"
             with reading(name):
                 group = hdf5.member(file, name)
+                reward = hdf5.array(group, "rewards")
+                obs = hdf5.tree(
+                    group, "observations", keys=options.keys, images=pictures["observation"]
+                )
+                _require_one_more(obs, len(reward))
                 found = demonstration(
                     name,
-                    obs=hdf5.tree(
-                        group, "observations", keys=options.keys, images=pictures["observation"]
-                    ),
+                    obs=obs,
                     action=hdf5.tree(group, "actions", images=pictures["action"]),
-                    reward=(reward := hdf5.array(group, "rewards")),
+                    reward=reward,
                     terminated=hdf5.array(group, "terminations"),
                     truncated=hdf5.array(group, "truncations"),
                     success=_success(_flags_of(group), reward, _threshold(spec)),
@@ -160,6 +163,15 @@ def json_of(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise CorruptError(f"{path.name} is no JSON object")
     return found
+
+
+def _require_one_more(obs: Any, steps: int) -> None:
+    """Of T observations nothing tells which is missing: the rows may be one step apart."""
+    if (there := lengths(obs)) - {steps + 1}:
+        raise CorruptError(
+            f"{steps} rewards, but observations {sorted(there)}, expected {steps + 1}: one before "
+            "each step and one after the last; copy the file again, or record it anew"
+        )
 
 
 def _require_steps(found: Demonstration, told: Any) -> None:

@@ -185,6 +185,67 @@ def test_a_missing_dataset_is_named(name, said, tmp_path):
     refused(path, CorruptError, f"main_data.hdf5: episode_1: {said}")
 
 
+ONE_SHORT = {"the first is missing": slice(1, None), "the last is missing": slice(None, -1)}
+
+
+@pytest.mark.parametrize("part", ONE_SHORT.values(), ids=ONE_SHORT)
+@pytest.mark.parametrize("ended", ["terminated", "truncated", "unfinished"])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_minari_without_an_observation_behind_the_last_step_is_not_whole(
+    part, ended, grouped, tmp_path
+):
+    (known,) = files.known((4,))
+    path = files.minari_hdf5(tmp_path, [known])
+    with h5py.File(path, "a") as file:
+        group = file["episode_0"]
+        del group["observations"], group["terminations"], group["truncations"]
+        group["observations/hand" if grouped else "observations"] = known.obs[part]
+        group["terminations"] = known.ends & (ended == "terminated")
+        group["truncations"] = known.ends & (ended == "truncated")
+    said = r"episode_0: 4 rewards, but observations \[4\], expected 5: .* copy the file again"
+    refused(path, CorruptError, said)
+
+
+@pytest.mark.parametrize("part", ONE_SHORT.values(), ids=ONE_SHORT)
+@pytest.mark.parametrize("kind", ["arrow", "parquet"])
+@pytest.mark.parametrize("terminated", [True, False])
+def test_tables_of_minari_without_the_row_behind_the_last_step_are_not_whole(
+    kind, part, terminated, tmp_path
+):
+    (known,) = files.known((4,))
+    path = files.minari_arrow(tmp_path / "demos", [known._replace(terminated=terminated)])
+    with pa.OSFile(str(path / "0/part-0.arrow"), "rb") as source:
+        table = pa.ipc.open_file(source).read_all()
+    short = table.slice(part.start or 0, 4)
+    told = json.loads((path / "metadata.json").read_text())
+    (path / "metadata.json").write_text(json.dumps(told | {"data_format": kind}))
+    if kind == "parquet":
+        pq.write_table(short, path / "0/part-0.parquet")
+    else:
+        with pa.ipc.new_file(path / "0/part-0.arrow", short.schema) as writer:
+            writer.write_table(short)
+    refused(path, CorruptError, rf"0/part-0.{kind}: 4 rows, expected 5")
+
+
+@pytest.mark.parametrize("kind", ["d4rl", "robomimic", "lerobot"])
+def test_one_observation_too_few_is_refused_by_formats_with_one_a_step(kind, tmp_path):
+    (known,) = files.known((4,))
+    path = written(kind, tmp_path / "demos" if kind == "lerobot" else tmp_path, [known])
+    if kind == "lerobot":
+        file = path / "data/chunk-000/file-000.parquet"
+        pq.write_table(pq.read_table(file).slice(0, 3), file)
+    else:
+        names = ["observations"] if kind == "d4rl" else ["hand", "cube"]
+        with h5py.File(path, "a") as file:
+            group = file if kind == "d4rl" else file["data/demo_0/obs"]
+            for name in names:
+                values = group[name][1:]
+                del group[name]
+                group[name] = values
+    with pytest.raises(CorruptError, match=r"4 rewards, but .*3|3 frames, expected 4"):
+        list(read(path, **SAID.get(kind, {})))
+
+
 def test_counts_that_do_not_fit_are_noticed(tmp_path):
     path = files.robomimic(tmp_path, files.known((3, 2)))
     with h5py.File(path, "a") as file:
