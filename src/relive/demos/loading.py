@@ -126,7 +126,8 @@ def load(
         last_step: As in `read`.
         done_means: As in `read`.
         action_bounds: The least and the largest action, numbers or arrays `[*shape]`; files that
-            hold others, scaled differently, are refused. None takes all.
+            hold others, scaled differently, are refused. Floats may lie a ten-thousandth of the
+            width outside, as they were rounded; whole numbers may not. None takes all.
 
     Raises:
         InputError: No episode passes, fields that do not fit, values that are not finite, actions

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from relive.demos.demonstration import Demonstration
 
-TOLERANCE = 1e-4  # of the width of a box, for actions that were rounded on their way
+TOLERANCE = 1e-4  # of the width of a box, for floats that were rounded on their way
 
 
 def require_sound(episode: Demonstration, action_bounds: tuple[Any, Any] | None) -> None:
@@ -30,7 +30,7 @@ def require_sound(episode: Demonstration, action_bounds: tuple[Any, Any] | None)
         for label, values in _named(name, getattr(episode, name)):
             _require_finite(label, values, exempt)
     if action_bounds is not None and len(episode):
-        _require_inside(np.asarray(episode.action, np.float64), *action_bounds)
+        _require_inside(np.asarray(episode.action), *action_bounds)
 
 
 def _named(name: str, values: Any) -> list[tuple[str, NDArray[Any]]]:
@@ -56,9 +56,14 @@ def _require_finite(name: str, values: NDArray[Any], exempt: NDArray[np.bool_]) 
 
 
 def _require_inside(action: NDArray[Any], low: Any, high: Any) -> None:
-    low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
-    slack = TOLERANCE * np.where(np.isfinite(high - low), high - low, 0.0)
-    outside = (action < low - slack) | (action > high + slack)
+    low, high = np.asarray(low), np.asarray(high)
+    if action.dtype.kind == "f":
+        action = action.astype(np.float64, copy=False)
+        width = high.astype(np.float64) - low.astype(np.float64)
+        slack = TOLERANCE * np.where(np.isfinite(width), width, 0.0)
+        outside = (action < low - slack) | (action > high + slack)
+    else:  # whole numbers: one beyond a bound is another action, and a float64 may not hold it
+        outside = (action < low) | (action > high)
     rows = outside.reshape(len(action), -1).any(1)
     if rows.any():
         step = int(rows.argmax())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -302,6 +304,85 @@ def test_actions_out_of_bounds_are_refused_with_the_first_of_them(low, high, tmp
         load(buffer, path, action_bounds=(low, high))
     assert len(buffer) == 0
     assert load(buffer, path, action_bounds=(-0.6, 0.0)).rows == 3  # the bounds are inside
+
+
+NUMBERED = {"obs": Field((3,)), "action": Field((), torch.int64)}
+LARGEST = 20_000
+
+
+def with_actions(kind, folder, action):
+    """A file of one episode with these numbers for actions."""
+    import h5py
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (known,) = files.known((len(action),))
+    if kind != "lerobot" and kind != "minari arrow":
+        path = written(kind, folder, [known])
+        with h5py.File(path, "a") as file:
+            group = {"minari": "episode_0", "d4rl": "/", "robomimic": "data/demo_0"}[kind]
+            del file[group]["actions"]
+            file[group]["actions"] = action
+        return path
+    path = written(kind, folder / "demos", [known])
+    told = path / ("metadata.json" if kind == "minari arrow" else "meta/info.json")
+    info = json.loads(told.read_text())
+    if kind == "minari arrow":
+        info["action_space"] = json.dumps({"type": "Discrete", "n": LARGEST + 1})
+        with pa.OSFile(str(path / "0/part-0.arrow"), "rb") as source:
+            table = pa.ipc.open_file(source).read_all()
+        column = pa.array(np.append(action, 0))  # the row of padding
+        table = table.set_column(table.column_names.index("actions"), "actions", column)
+        with pa.ipc.new_file(path / "0/part-0.arrow", table.schema) as writer:
+            writer.write_table(table)
+    else:
+        info["features"]["action"] = {"dtype": "int64", "shape": [], "names": None}
+        file = path / "data/chunk-000/file-000.parquet"
+        table = pq.read_table(file)
+        column = table.column_names.index("action")
+        pq.write_table(table.set_column(column, "action", pa.array(action)), file)
+    told.write_text(json.dumps(info))
+    return path
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("action", [-1, -2, 20_001, 20_002, 2**62])
+def test_numbered_actions_have_no_slack_at_their_bounds(kind, action, tmp_path):
+    split = {**NUMBERED, "obs": SPLIT["obs"]} if kind == "robomimic" else NUMBERED
+    given = np.array([0, LARGEST, action], np.int64)
+    path = with_actions(kind, tmp_path, given)
+    buffer = made(fields=split)
+    said = rf"action {action} of step 2 lies outside of \[0, 20000\]"
+    with pytest.raises(InputError, match=said):
+        load(buffer, path, action_bounds=(0, LARGEST), **SAID.get(kind, {}))
+    assert len(buffer) == 0
+    assert load(buffer, path, **SAID.get(kind, {})).rows == 3  # none takes all
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int32, np.int64, np.float32])
+def test_rounding_is_forgiven_where_there_can_be_some(dtype, tmp_path):
+    tree = files.flat(files.known((2,)))
+    slack = 0 if np.dtype(dtype).kind in "iu" else 0.005  # a ten-thousandth of the width is 0.01
+    bounds = (np.array([0, 5]), np.array([100, 105]))
+    tree["actions"] = np.array([[0 - slack, 5 - slack], [100 + slack, 105 + slack]], dtype)
+    path = files.hdf5(tmp_path / "inside.hdf5", tree)
+    fields = {**FIELDS, "action": Field((2,), torch.from_numpy(tree["actions"]).dtype)}
+    assert load(made(fields=fields), path, action_bounds=bounds).rows == 2
+    for step, column, beyond in ((0, 1, 4), (1, 0, 101), (1, 1, 106)):
+        other = tree["actions"].copy()
+        other[step, column] = beyond
+        path = files.hdf5(tmp_path / "outside.hdf5", {**tree, "actions": other})
+        with pytest.raises(InputError, match=rf"of step {step} lies outside of \[0, 105\]"):
+            load(made(fields=fields), path, action_bounds=bounds)
+
+
+def test_numbers_that_no_float64_holds_are_compared_as_they_are(tmp_path):
+    tree = files.flat(files.known((2,)))
+    tree["actions"] = np.array([0, 2**53 + 1], np.int64)
+    path = files.hdf5(tmp_path / "a.hdf5", tree)
+    with pytest.raises(InputError, match=f"action {2**53 + 1} of step 1 lies outside of"):
+        load(made(fields=NUMBERED), path, action_bounds=(0, 2**53))
+    assert load(made(fields=NUMBERED), path, action_bounds=(0, 2**53 + 1)).rows == 2
 
 
 def test_a_dict_of_observations_for_one_array_says_so(tmp_path):
