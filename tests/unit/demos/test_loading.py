@@ -183,6 +183,67 @@ def test_rows_keep_through_a_save(tmp_path):
     assert len(loaded.pin([0, 1, 2])) == 3  # the room in reserve
 
 
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize(
+    ("pin", "capacity", "said"),
+    [
+        (False, 7, "8 demonstrations and reserve=0 do not fit into 7 of 7 rows"),
+        (False, 3, "8 demonstrations and reserve=0 do not fit into 3 of 3 rows"),
+        (True, 8, "leave 0 of 8 rows for others, fewer than 1"),
+        (True, 3, "leave 0 of 3 rows for others, fewer than 1"),
+    ],
+)
+def test_more_rows_than_there_is_room_for_are_refused_pinned_or_not(
+    kind, pin, capacity, said, tmp_path
+):
+    path = written(kind, tmp_path, files.known((4, 1, 3)))
+    buffer = made(capacity, SPLIT if kind == "robomimic" else FIELDS)
+    before = buffer.state_dict()["tensors"]
+    with pytest.raises(InputError, match=said):
+        load(buffer, path, pin=pin, **SAID.get(kind, {}))
+    after = buffer.state_dict()["tensors"]
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize(("capacity", "there"), [(8, 0), (8, 5), (20, 5), (20, 20)])
+def test_all_rows_that_are_reported_are_there_without_pinning(capacity, there, n_step, tmp_path):
+    known = files.known((4, 1, 3))
+    path = files.minari_hdf5(tmp_path, known)
+    buffer = made(capacity, n_step=n_step)
+    if there:
+        buffer.extend(obs=np.zeros((there, 3)), action=np.zeros((there, 2)),
+                      reward=np.zeros(there), next_obs=np.zeros((there, 3)),
+                      terminated=np.arange(there) == there - 1,
+                      truncated=np.zeros(there, bool))  # fmt: skip
+    assert load(buffer, path, pin=False).rows == 8
+    assert len(buffer) == min(capacity, there + 8)  # the oldest made room
+    newest = buffer.all().obs[-8:]
+    assert np.array_equal(newest, np.concatenate([e.obs[:-1] for e in known]))
+    buffer.check()
+
+
+def test_room_that_is_kept_for_pinned_rows_is_noticed_before_anything_is_written(tmp_path):
+    (buffer := made(20)).pin_demonstrations(0, reserve=3)
+    path = files.minari_hdf5(tmp_path, files.known((4, 1, 3)))
+    with pytest.raises(InputError, match=r"3 rows are kept for pinned ones already; .*pin=False"):
+        load(buffer, path)
+    assert len(buffer) == buffer.stats()["added"] == 0
+    assert load(buffer, path, pin=False).rows == len(buffer) == 8
+
+
+def test_pinned_rows_and_their_reserve_are_no_room(tmp_path):
+    path = files.minari_hdf5(tmp_path, files.known((4, 1, 3)))
+    for reserve, fits in ((4, True), (5, False)):
+        load(buffer := made(20), path, reserve=reserve)
+        if fits:
+            assert load(buffer, path, pin=False).rows == 8
+        else:
+            with pytest.raises(InputError, match=r"8 demonstrations .* 7 of 20 rows"):
+                load(buffer, path, pin=False)
+        assert len(buffer) == (16 if fits else 8)
+
+
 REFUSED = {
     "observations of another shape": ({"fields": {**FIELDS, "obs": Field((4,))}}, {},
         r"steps 0 to 3: obs: given shape \(4, 3\), expected \(4, 4\)"),
@@ -192,6 +253,14 @@ REFUSED = {
     "fields of one's own": ({"fields": {**FIELDS, "goal": Field()}}, {}, r"own fields \['goal'\]"),
     "too many": ({"capacity": 8}, {}, "8 demonstrations and reserve=0 leave 0 of 8 rows"),
     "no room for a batch": ({"capacity": 20}, {"batch_size": 13}, "leave 12 of 20 .* than 13"),
+    "too many without pinning": ({"capacity": 7}, {"pin": False}, "7 of 7 rows"),
+    "no room for a batch without pinning": (
+        {"capacity": 20}, {"pin": False, "batch_size": 13}, "leave 12 of 20 .* than 13"),
+    "a batch that is none without pinning": ({}, {"pin": False, "batch_size": 0}, "batch_size"),
+    "no room in reserve without pinning": (
+        {"capacity": 20}, {"pin": False, "reserve": 13}, "8 .* reserve=13 .* 20 of 20 rows"),
+    "a reserve that is none without pinning": (
+        {}, {"pin": False, "reserve": -1}, "reserve is a whole number"),
     "no room in reserve": ({"capacity": 20}, {"reserve": 12}, "leave 0 of 20"),
     "a reserve that is none": ({}, {"reserve": -1}, "reserve is a whole number"),
     "a batch that is none": ({}, {"batch_size": 0}, "batch_size"),
