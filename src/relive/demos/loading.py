@@ -11,7 +11,7 @@ import numpy as np
 
 from relive.demos.demonstration import Demonstration, DoneMeans, LastStep, part, reading
 from relive.demos.formats import FormatName, found, read
-from relive.demos.soundness import require_sound
+from relive.demos.soundness import require_finite_return, require_sound
 from relive.errors import ConfigError, InputError, shown
 from relive.gpu.capture import require_no_capture
 from relive.ops import words as w
@@ -54,16 +54,28 @@ class Filter:
         """Whether an episode passes.
 
         Raises:
-            InputError: The file does not say whether it was a success.
+            InputError: The file does not say whether it was a success, or its rewards are not
+                finite where the return is asked for.
         """
         if self.successful_only and episode.success is None:
+            self._require_return(episode)  # success may have been unknown for want of one
             raise InputError(
                 f"{episode.name}: the file does not say whether it was a success; choose by the "
                 "return instead (min_return)"
             )
         if self.successful_only and not episode.success:
             return False
-        return self.min_return is None or episode.episode_return >= self.min_return
+        if self.min_return is None:
+            return True
+        self._require_return(episode)
+        return episode.episode_return >= self.min_return
+
+    @staticmethod
+    def _require_return(episode: Demonstration) -> None:
+        try:
+            require_finite_return(episode)
+        except InputError as error:
+            raise InputError(f"{episode.name}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relive.demos import arrow, hdf5
-from relive.demos.demonstration import Demonstration, Options, demonstration, lengths, reading
+from relive.demos.demonstration import (
+    Demonstration,
+    Options,
+    demonstration,
+    flags,
+    lengths,
+    reading,
+)
+from relive.demos.soundness import is_finite
 from relive.errors import CorruptError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -90,8 +98,8 @@ def _from_hdf5(path: Path, metadata: dict[str, Any], options: Options) -> Iterat
                     obs=obs,
                     action=hdf5.tree(group, "actions", images=pictures["action"]),
                     reward=reward,
-                    terminated=hdf5.array(group, "terminations"),
-                    truncated=hdf5.array(group, "truncations"),
+                    terminated=flags(hdf5.array(group, "terminations"), "terminations"),
+                    truncated=flags(hdf5.array(group, "truncations"), "truncations"),
                     success=_success(_flags_of(group), reward, _threshold(spec)),
                     seed=_whole(group.attrs.get("seed")),
                     env=_env_id(spec),
@@ -131,19 +139,19 @@ def _from_tables(
                     images=pictures[part],
                 )
                 fields[column] = _shaped(values, spaces[part])
-            flags = {
-                column: arrow.array(arrow.column(table, column), column)[:steps]
+            reward, terminated, truncated = (
+                arrow.array(arrow.column(table, column), column)[:steps]
                 for column in ("rewards", "terminations", "truncations")
-            }
+            )
             success = _flags_in(table)
             found = demonstration(
                 name,
                 obs=fields["observations"],
                 action=_first(fields["actions"], steps),
-                reward=flags["rewards"],
-                terminated=flags["terminations"],
-                truncated=flags["truncations"],
-                success=_success(success, flags["rewards"], _threshold(spec)),
+                reward=reward,
+                terminated=flags(terminated, "terminations"),
+                truncated=flags(truncated, "truncations"),
+                success=_success(success, reward, _threshold(spec)),
                 seed=_whole(told.get("seed")),
                 env=_env_id(spec),
             )
@@ -186,25 +194,27 @@ def _whole(value: Any) -> int | None:
 
 
 def _success(
-    flags: NDArray[Any] | None, reward: NDArray[Any], threshold: float | None
+    said: NDArray[np.bool_] | None, reward: NDArray[Any], threshold: float | None
 ) -> bool | None:
     """Whether a step says so, or else whether the return is what the environment asks for."""
-    if flags is not None:
-        return bool(np.asarray(flags).astype(bool).any())
-    return None if threshold is None else float(np.sum(reward, dtype=np.float64)) >= threshold
+    if said is not None:
+        return bool(said.any())
+    if threshold is None or not is_finite(reward).all():
+        return None
+    return float(np.sum(reward, dtype=np.float64)) >= threshold
 
 
-def _flags_of(group: Any) -> NDArray[Any] | None:
+def _flags_of(group: Any) -> NDArray[np.bool_] | None:
     infos = hdf5.member(group, "infos") if "infos" in group else {}
-    return next((hdf5.array(infos, name) for name in SUCCESS if name in infos), None)
+    return next((flags(hdf5.array(infos, name), name) for name in SUCCESS if name in infos), None)
 
 
-def _flags_in(table: Any) -> NDArray[Any] | None:
+def _flags_in(table: Any) -> NDArray[np.bool_] | None:
     if "infos" not in table.column_names:
         return None
     infos = arrow.column(table, "infos")
     names = [field.name for field in infos.type]
-    return next((arrow.array(infos.field(n), n) for n in SUCCESS if n in names), None)
+    return next((flags(arrow.array(infos.field(n), n), n) for n in SUCCESS if n in names), None)
 
 
 def _env_spec(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -221,7 +231,9 @@ def _env_spec(metadata: dict[str, Any]) -> dict[str, Any]:
 def _threshold(spec: dict[str, Any]) -> float | None:
     """The return from which the environment counts as solved."""
     value = spec.get("reward_threshold")
-    return float(value) if isinstance(value, int | float) else None
+    if not isinstance(value, int | float) or value != value:  # Python's JSON has NaN
+        return None
+    return float(value)
 
 
 def _env_id(spec: dict[str, Any]) -> str | None:

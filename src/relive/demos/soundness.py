@@ -33,6 +33,28 @@ def require_sound(episode: Demonstration, action_bounds: tuple[Any, Any] | None)
         _require_inside(np.asarray(episode.action), *action_bounds)
 
 
+def require_finite_return(episode: Demonstration) -> None:
+    """Refuse rewards that are not finite as float32: no number is above or below their sum.
+
+    Raises:
+        InputError: Names the first step.
+    """
+    _require_finite("reward", np.asarray(episode.reward), np.zeros(len(episode), bool))
+    if not np.isfinite(episode.episode_return):  # of the last step, and that was left out
+        raise InputError(
+            f"its return is {episode.episode_return:g}, since the reward of a step that was left "
+            "out is not finite; mend the file, or leave such episodes out"
+        )
+
+
+def is_finite(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether values are finite as float32, as which they are learned from."""
+    if values.dtype.kind != "f":
+        return np.ones(values.shape, bool)
+    with np.errstate(over="ignore"):
+        return np.asarray(np.isfinite(values.astype(np.float32, copy=False)))
+
+
 def _named(name: str, values: Any) -> list[tuple[str, NDArray[Any]]]:
     """The arrays of a field, with dotted names."""
     if isinstance(values, dict):
@@ -41,11 +63,10 @@ def _named(name: str, values: Any) -> list[tuple[str, NDArray[Any]]]:
 
 
 def _require_finite(name: str, values: NDArray[Any], exempt: NDArray[np.bool_]) -> None:
-    if values.dtype.kind != "f":
+    if values.dtype.kind != "f":  # pictures need no second array of their size
         return
-    with np.errstate(over="ignore"):
-        bad = ~np.isfinite(values.astype(np.float32, copy=False))
-    rows = bad.reshape(len(values), -1).any(1) & ~exempt
+    bad = ~is_finite(values)
+    rows = bad.any(tuple(range(1, bad.ndim))) & ~exempt
     if rows.any():
         step = int(rows.argmax())
         first = values[step][bad[step]].flat[0] if values.ndim > 1 else values[step]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from relive import Field, Proportional, RankBased, ReplayBuffer, TrajectoryStore, Uniform
-from relive.demos import Filter, load
+from relive.demos import Filter, load, read
 from relive.errors import ConfigError, CorruptError, InputError
 from tests.unit.demos import files
 from tests.unit.demos.test_formats import SAID, WRITERS, written
@@ -352,6 +352,72 @@ def test_values_that_are_not_finite_are_refused_before_anything_has_changed(fiel
     fresh = made()
     whole = load(fresh, path, where=lambda e: all(np.isfinite(np.float32(e.reward))), limit=1)
     assert whole.rows == 4
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("rewards", [[np.nan, 0], [np.inf, 0], [-np.inf, np.inf], [-1e200, 0]])
+@pytest.mark.filterwarnings("error")
+def test_a_return_of_rewards_that_are_not_finite_is_not_compared(kind, rewards, tmp_path):
+    good, bad = rewarded([3, 0])
+    path = written(kind, tmp_path, [good, bad._replace(reward=np.array(rewards))])
+    buffer = made(fields=SPLIT if kind == "robomimic" else FIELDS)
+    said = "episode.1|demo_1|steps 2 to 3"
+    with pytest.raises(InputError, match=rf"({said}).*reward of step 0 holds .*, which is not fin"):
+        load(buffer, path, where=Filter(min_return=1), **SAID.get(kind, {}))
+    assert len(buffer) == 0
+    chosen = load(buffer, path, where=lambda e: e.reward[0] == 0, **SAID.get(kind, {}))
+    assert (chosen.episodes, chosen.skipped) == (1, 1)  # whoever looks for them leaves them out
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("rewards", [[np.nan, 0], [-np.inf, np.inf], [-1e200, 0]])
+@pytest.mark.parametrize("kind", ["minari", "robomimic"])
+def test_success_that_follows_from_rewards_is_not_known_where_they_are_not_finite(
+    kind, rewards, tmp_path
+):
+    good, bad = rewarded([1, 0])
+    path = written(kind, tmp_path, [good, bad._replace(reward=np.array(rewards))])
+    spec = json.dumps({"reward_threshold": 1})
+    (tmp_path / "metadata.json").write_text(json.dumps({"env_spec": spec}))
+    said = SAID.get(kind, {})
+    assert [episode.success for episode in read(path, **said)] == [True, None]
+    buffer = made(fields=SPLIT if kind == "robomimic" else FIELDS)
+    with pytest.raises(InputError, match=r"_1.*reward of step 0 holds .*, which is not finite"):
+        load(buffer, path, where=Filter(successful_only=True), **said)
+    assert len(buffer) == 0
+
+
+def test_the_return_of_a_step_that_was_left_out_is_not_compared_either(tmp_path):
+    (known,) = rewarded([np.nan])  # of the last of two steps
+    path = files.lerobot(tmp_path / "demos", [known])
+    options = {"last_step": "drop", "done_means": "truncated"}
+    with pytest.raises(InputError, match="episode 0: its return is nan, since the reward of a st"):
+        load(made(), path, where=Filter(min_return=1), **options)
+    assert load(made(), path, **options).rows == 1
+
+
+def test_an_episode_without_steps_has_a_return_of_its_own(tmp_path):
+    (known,) = files.known((1,))
+    path = files.lerobot(tmp_path / "demos", [known._replace(reward=np.array([2.0]))])
+    (episode,) = read(path, last_step="drop", done_means="truncated")
+    assert len(episode) == 0
+    assert [Filter(min_return=least)(episode) for least in (1, 2, 3)] == [True, True, False]
+
+
+def test_an_environment_that_asks_for_no_number_tells_no_success(tmp_path):
+    path = files.minari_hdf5(tmp_path, rewarded([3]))
+    spec = json.dumps({"reward_threshold": float("nan")})
+    (tmp_path / "metadata.json").write_text(json.dumps({"env_spec": spec}))
+    assert [episode.success for episode in read(path)] == [None]
+
+
+def test_an_episode_that_the_file_calls_no_success_is_skipped_whatever_its_rewards(tmp_path):
+    good, bad = rewarded([3, 0])
+    tree = files.flat([good, bad._replace(reward=np.array([np.nan, 0]))])
+    tree["infos/success"] = [False, True, False, False]
+    path = files.hdf5(tmp_path / "a.hdf5", tree)
+    where = Filter(successful_only=True, min_return=1)
+    assert load(made(), path, where=where).skipped == 1
 
 
 def test_what_follows_the_end_of_an_episode_may_be_anything(tmp_path):
