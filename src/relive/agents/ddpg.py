@@ -28,7 +28,7 @@ from relive.losses.td import LossKind, td_error, td_slope, td_target
 from relive.losses.twin import critics_loss
 from relive.nn.actor_critic import Critics, DeterministicPolicy
 from relive.nn.adam import Adam
-from relive.nn.backprop import Backprop
+from relive.nn.backprop import CriticBackprop, PolicyBackprop
 from relive.nn.flat import FlatParameters
 from relive.nn.learning_rate import LearningRate
 from relive.nn.streams import RandomStream
@@ -128,7 +128,10 @@ class DDPG(CopiedByState):
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
         self.actor_parameters = FlatParameters(self.actor)
         self.critic_parameters = FlatParameters(self.critic)
-        self.critic_backprop = Backprop(self.critic, self.critic_parameters, self.target_critic)
+        self.actor_backprop = PolicyBackprop(self.actor, self.actor_parameters)
+        self.critic_backprop = CriticBackprop(
+            self.critic, self.critic_parameters, self.target_critic
+        )
         self.target_actor_parameters = FlatParameters(self.target_actor)
         self.target_critic_parameters = FlatParameters(self.target_critic)
         self.actor_optimizer = Adam(self.actor_parameters)
@@ -231,7 +234,7 @@ class DDPG(CopiedByState):
         lr = self.learning_rate.next()
         self.critic_optimizer.step(lr)
 
-        (actor_loss,) = accumulate(batches, self._policy_terms, self.actor_parameters)
+        (actor_loss,) = accumulate(batches, self._policy_terms, self.actor_backprop)
         if config.max_grad_norm is not None:
             self.actor_parameters.clip_grad(config.max_grad_norm)
         self.actor_optimizer.step(lr)
@@ -263,7 +266,7 @@ class DDPG(CopiedByState):
 
     def _policy_terms(self, batch: Batch) -> tuple[Loss]:
         """The loss."""
-        action = self.actor.forward(batch.obs)
+        action = self.actor_backprop.forward(batch.obs)
         q = self.critic_backprop.forward(batch.obs, action)
         slope = deterministic_policy_slope(batch.weights).unsqueeze(0)
         output, slope = self.critic_backprop.to_action(q, slope, action)
