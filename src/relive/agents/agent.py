@@ -85,6 +85,32 @@ class Agent(Protocol):
         ...
 
 
+class CopiedByState:
+    """What makes copies and pickles of an agent agents: a new one is told what the old one knows.
+
+    Networks are views of one vector. A copy made part by part would have both, and no view: what
+    learns would not be what acts.
+    """
+
+    def __reduce__(self: Any) -> tuple[Any, ...]:
+        settings = self.obs, self.actions, self.config, self.learning_rate.schedule.steps
+        return _made_again, (type(self), *settings, self.device, self.state_dict())
+
+
+def _made_again(
+    kind: Any,
+    obs: Any,
+    actions: Any,
+    config: Any,
+    planned_updates: int,
+    device: torch.device,
+    state: dict[str, Any],
+) -> Any:
+    agent = kind(obs, actions, config, planned_updates=planned_updates, device=device)
+    agent.load_state_dict(state)
+    return agent
+
+
 def tensors_of(
     obs: Any, fields: Field | Mapping[str, Any], device: torch.device, name: str = "obs"
 ) -> Any:

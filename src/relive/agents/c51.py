@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from relive.agents.agent import check_settings, count_envs, tensors_of
+from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
 from relive.agents.update import Loss, UpdateResult, accumulate
 from relive.devices import known_device
 from relive.errors import ConfigError
@@ -74,7 +74,7 @@ class C51Config:
     lr: float = 2.5e-4
     """Step size of Adam at the first update."""
     lr_end: float | None = None
-    """Step size at the last planned update, reached in a straight line; None keeps `lr`."""
+    """Step size that a straight line reaches behind the last planned update; None keeps `lr`."""
     adam_eps: float = 3.125e-4
     """Added to the root of the second moment by Adam."""
     tau: float = 1.0
@@ -157,7 +157,7 @@ class ReturnNetwork(nn.Module):
 # -- agent -------------------------------------------------------------------------------------
 
 
-class C51:
+class C51(CopiedByState):
     """An agent that learns the distribution of each action's return and takes the best mean.
 
     Args:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relive.agents.agent import check_settings, count_envs, tensors_of
+from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
 from relive.agents.update import Loss, UpdateResult, accumulate
 from relive.devices import known_device
 from relive.losses.policy import deterministic_policy_loss, deterministic_policy_slope
@@ -28,7 +28,7 @@ from relive.losses.td import LossKind, td_error, td_slope, td_target
 from relive.losses.twin import critics_loss
 from relive.nn.actor_critic import Critics, DeterministicPolicy
 from relive.nn.adam import Adam
-from relive.nn.backprop import Backprop
+from relive.nn.backprop import CriticBackprop, PolicyBackprop
 from relive.nn.flat import FlatParameters
 from relive.nn.learning_rate import LearningRate
 from relive.nn.streams import RandomStream
@@ -59,7 +59,7 @@ class DDPGConfig:
     lr: float = 3e-4
     """Step size of Adam at the first update, for policy and critic."""
     lr_end: float | None = None
-    """Step size at the last planned update, reached in a straight line; None keeps `lr`."""
+    """Step size that a straight line reaches behind the last planned update; None keeps `lr`."""
     tau: float = 0.005
     """Part of the way the target networks move at every update."""
     exploration_noise: float = 0.1
@@ -89,7 +89,7 @@ class DDPGConfig:
 # -- agent -------------------------------------------------------------------------------------
 
 
-class DDPG:
+class DDPG(CopiedByState):
     """An agent with one action for a state, which it moves to where its critic values it most.
 
     Args:
@@ -128,7 +128,10 @@ class DDPG:
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
         self.actor_parameters = FlatParameters(self.actor)
         self.critic_parameters = FlatParameters(self.critic)
-        self.critic_backprop = Backprop(self.critic, self.critic_parameters, self.target_critic)
+        self.actor_backprop = PolicyBackprop(self.actor, self.actor_parameters)
+        self.critic_backprop = CriticBackprop(
+            self.critic, self.critic_parameters, self.target_critic
+        )
         self.target_actor_parameters = FlatParameters(self.target_actor)
         self.target_critic_parameters = FlatParameters(self.target_critic)
         self.actor_optimizer = Adam(self.actor_parameters)
@@ -231,7 +234,7 @@ class DDPG:
         lr = self.learning_rate.next()
         self.critic_optimizer.step(lr)
 
-        (actor_loss,) = accumulate(batches, self._policy_terms, self.actor_parameters)
+        (actor_loss,) = accumulate(batches, self._policy_terms, self.actor_backprop)
         if config.max_grad_norm is not None:
             self.actor_parameters.clip_grad(config.max_grad_norm)
         self.actor_optimizer.step(lr)
@@ -263,7 +266,7 @@ class DDPG:
 
     def _policy_terms(self, batch: Batch) -> tuple[Loss]:
         """The loss."""
-        action = self.actor.forward(batch.obs)
+        action = self.actor_backprop.forward(batch.obs)
         q = self.critic_backprop.forward(batch.obs, action)
         slope = deterministic_policy_slope(batch.weights).unsqueeze(0)
         output, slope = self.critic_backprop.to_action(q, slope, action)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from relive.agents.agent import check_settings, count_envs, tensors_of
+from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
 from relive.agents.update import Loss, UpdateResult, accumulate
 from relive.devices import known_device
 from relive.errors import ConfigError
@@ -61,7 +61,7 @@ class DQNConfig:
     lr: float = 1e-3
     """Step size of Adam at the first update."""
     lr_end: float | None = None
-    """Step size at the last planned update, reached in a straight line; None keeps `lr`."""
+    """Step size that a straight line reaches behind the last planned update; None keeps `lr`."""
     tau: float = 1.0
     """Part of the way the target network moves towards the online one: 1 copies, less is Polyak."""
     target_period: int = 500
@@ -129,7 +129,7 @@ class QNetwork(nn.Module):
 # -- agent -------------------------------------------------------------------------------------
 
 
-class DQN:
+class DQN(CopiedByState):
     """An agent that values every action and takes the best one.
 
     Args:

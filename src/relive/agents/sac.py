@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relive.agents.agent import check_settings, count_envs, tensors_of
+from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
 from relive.agents.update import Loss, UpdateResult, accumulate
 from relive.devices import known_device
 from relive.losses.policy import (
@@ -39,7 +39,7 @@ from relive.losses.td import LossKind, td_error, td_slope, td_target
 from relive.losses.twin import RowError, critics_loss, row_error
 from relive.nn.actor_critic import Critics, GaussianPolicy, Temperature
 from relive.nn.adam import Adam
-from relive.nn.backprop import Backprop
+from relive.nn.backprop import CriticBackprop, PolicyBackprop
 from relive.nn.flat import FlatParameters
 from relive.nn.learning_rate import LearningRate
 from relive.nn.streams import RandomStream
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from relive.batch import Batch, Observation
+    from relive.batch import Batch
     from relive.fields import Field, Fields
     from relive.nn.action_scale import ActionScale
 
@@ -70,7 +70,7 @@ class SACConfig:
     lr: float = 3e-4
     """Step size of Adam at the first update, for policy, critics and temperature."""
     lr_end: float | None = None
-    """Step size at the last planned update, reached in a straight line; None keeps `lr`."""
+    """Step size that a straight line reaches behind the last planned update; None keeps `lr`."""
     tau: float = 0.005
     """Part of the way the target critics move at every update."""
     policy_delay: int = 1
@@ -132,7 +132,7 @@ class SACConfig:
 # -- agent -------------------------------------------------------------------------------------
 
 
-class SAC:
+class SAC(CopiedByState):
     """An agent that acts by chance, and is paid for it by the entropy of its policy.
 
     Args:
@@ -180,7 +180,10 @@ class SAC:
         self.target_critics = copy.deepcopy(self.critics).requires_grad_(False)
         self.actor_parameters = FlatParameters(self.actor)
         self.critic_parameters = FlatParameters(self.critics)
-        self.critic_backprop = Backprop(self.critics, self.critic_parameters, self.target_critics)
+        self.actor_backprop = PolicyBackprop(self.actor, self.actor_parameters)
+        self.critic_backprop = CriticBackprop(
+            self.critics, self.critic_parameters, self.target_critics
+        )
         self.target_critic_parameters = FlatParameters(self.target_critics)
         self.temperature_parameters = FlatParameters(self.temperature)
         self.actor_optimizer = Adam(self.actor_parameters)
@@ -307,7 +310,7 @@ class SAC:
         """The loss, the errors `[B]` and the values of the actions taken, `[B, K]`."""
         config = self.config
         with torch.no_grad():
-            action, log_prob = self._sample(batch.next_obs)
+            action, log_prob = self._sample(*self.actor.forward(batch.next_obs))
             value = self._smallest(self.critic_backprop.target(batch.next_obs, action))
             if config.entropy_backup:
                 value = soft_value(value, log_prob, self.temperature.forward())
@@ -320,8 +323,7 @@ class SAC:
 
     def _update_policy(self, batches: Sequence[Batch], lr: float | Tensor) -> dict[str, Tensor]:
         """Metrics of the policy."""
-        parameters = self.actor_parameters
-        loss, log_prob, weights = accumulate(batches, self._policy_terms, parameters)
+        loss, log_prob, weights = accumulate(batches, self._policy_terms, self.actor_backprop)
         if self.config.max_grad_norm is not None:
             self.actor_parameters.clip_grad(self.config.max_grad_norm)
         self.actor_optimizer.step(lr)
@@ -345,7 +347,7 @@ class SAC:
 
     def _policy_terms(self, batch: Batch) -> tuple[Loss, Tensor, Tensor]:
         """The loss, log pi of the actions drawn and the weights, `[B]` each."""
-        action, log_prob = self._sample(batch.obs)
+        action, log_prob = self._sample(*self.actor_backprop.forward(batch.obs))
         q = self.critic_backprop.forward(batch.obs, action)
         temperature, weights = self.temperature.forward().detach(), batch.weights
         value_slope, log_prob_slope = soft_policy_slopes(temperature, weights)
@@ -361,9 +363,8 @@ class SAC:
         value, which = q.min(0, keepdim=True)
         return value[0], torch.zeros_like(q).scatter_(0, which, slope.unsqueeze(0))
 
-    def _sample(self, obs: Observation) -> tuple[Tensor, Tensor]:
+    def _sample(self, mean: Tensor, log_std: Tensor) -> tuple[Tensor, Tensor]:
         """Actions `[B, D]`, through which the policy is differentiated, and log pi `[B]`."""
-        mean, log_std = self.actor(obs)
         noise = self.noise.normal(*mean.shape)
         before = torch.addcmul(mean, log_std.exp(), noise)
         return before.tanh(), tanh_normal_log_prob(noise, log_std, before)

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relive.agents.agent import check_settings, count_envs, tensors_of
+from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
 from relive.agents.update import Loss, UpdateResult, accumulate
 from relive.devices import known_device
 from relive.losses.policy import deterministic_policy_loss, deterministic_policy_slope
@@ -35,7 +35,7 @@ from relive.losses.twin import (
 )
 from relive.nn.actor_critic import Critics, DeterministicPolicy
 from relive.nn.adam import Adam
-from relive.nn.backprop import Backprop
+from relive.nn.backprop import CriticBackprop, PolicyBackprop
 from relive.nn.flat import FlatParameters
 from relive.nn.learning_rate import LearningRate
 from relive.nn.streams import RandomStream
@@ -68,7 +68,7 @@ class TD3Config:
     lr: float = 3e-4
     """Step size of Adam at the first update, for policy and critics."""
     lr_end: float | None = None
-    """Step size at the last planned update, reached in a straight line; None keeps `lr`."""
+    """Step size that a straight line reaches behind the last planned update; None keeps `lr`."""
     tau: float = 0.005
     """Part of the way the target networks move with every step of the policy."""
     policy_delay: int = 2
@@ -110,7 +110,7 @@ class TD3Config:
 # -- agent -------------------------------------------------------------------------------------
 
 
-class TD3:
+class TD3(CopiedByState):
     """An agent with one action for a state, and two critics of which the smaller one counts.
 
     Args:
@@ -150,7 +150,10 @@ class TD3:
         self.target_critics = copy.deepcopy(self.critics).requires_grad_(False)
         self.actor_parameters = FlatParameters(self.actor)
         self.critic_parameters = FlatParameters(self.critics)
-        self.critic_backprop = Backprop(self.critics, self.critic_parameters, self.target_critics)
+        self.actor_backprop = PolicyBackprop(self.actor, self.actor_parameters)
+        self.critic_backprop = CriticBackprop(
+            self.critics, self.critic_parameters, self.target_critics
+        )
         self.target_actor_parameters = FlatParameters(self.target_actor)
         self.target_critic_parameters = FlatParameters(self.target_critics)
         self.actor_optimizer = Adam(self.actor_parameters)
@@ -287,7 +290,7 @@ class TD3:
 
     def _update_policy(self, batches: Sequence[Batch], lr: float | Tensor) -> Tensor:
         """The loss, `[]`."""
-        (loss,) = accumulate(batches, self._policy_terms, self.actor_parameters)
+        (loss,) = accumulate(batches, self._policy_terms, self.actor_backprop)
         if self.config.max_grad_norm is not None:
             self.actor_parameters.clip_grad(self.config.max_grad_norm)
         self.actor_optimizer.step(lr)
@@ -296,7 +299,7 @@ class TD3:
 
     def _policy_terms(self, batch: Batch) -> tuple[Loss]:
         """The loss."""
-        action = self.actor.forward(batch.obs)
+        action = self.actor_backprop.forward(batch.obs)
         q = self.critic_backprop.forward(batch.obs, action, members=1)
         slope = deterministic_policy_slope(batch.weights).unsqueeze(0)
         output, slope = self.critic_backprop.to_action(q, slope, action)

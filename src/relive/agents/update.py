@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from relive.batch import Batch
 
     class Gradient(Protocol):
-        """Parameters that take the gradient of a loss: `FlatParameters` or `Backprop`."""
+        """Parameters that take the gradient of a loss: `FlatParameters`, or who goes by hand."""
 
         def take_grad(
             self, outputs: Sequence[Tensor], slopes: Sequence[Tensor], *, add: bool = False
@@ -71,8 +71,9 @@ def compile_terms(agent: Any, backend: str) -> None:
     for name in ("_terms", "_critic_terms", "_policy_terms"):
         if (terms := getattr(agent, name, None)) is not None:
             setattr(agent, name, _compiled(terms, backend))
-    if (backprop := getattr(agent, "critic_backprop", None)) is not None:
-        backprop.by_hand = False
+    for name in ("critic_backprop", "actor_backprop"):
+        if (backprop := getattr(agent, name, None)) is not None:
+            backprop.by_hand = False
 
 
 def _compiled(terms: Callable[[Batch], tuple[Any, ...]], backend: str) -> Any:

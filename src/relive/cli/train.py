@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from relive.agents import C51Config
 from relive.cli.main import INTERRUPTED
 from relive.cli.options import MISSING, parse, value_of, without
 from relive.closest import unknown
@@ -44,6 +45,10 @@ algorithms: {", ".join(RECIPES)}
 `relive train {RECIPES[0]} --env CartPole-v1 --help` lists the options, with the values that the
 environment's preset gives them.
 """
+ATOMS = (
+    "atoms   from -10 to 10, for rewards clipped as those of Atari; discounted returns beyond that "
+    "are not told apart: --agent.v-min, --agent.v-max"
+)
 RESUME = "--resume"
 TENSORBOARD = "tensorboard"  # folder in the run directory
 
@@ -56,7 +61,13 @@ def run(words: Sequence[str]) -> int:
     old_run = value_of(RESUME, words)
     if old_run is None and RESUME in words:
         raise ConfigError(f"{RESUME} names a run directory: relive train {RESUME} runs/NAME")
-    result = begin(settings(words)) if old_run is None else go_on(Path(old_run), words)
+    if old_run is not None:
+        result = go_on(Path(old_run), words)
+    else:
+        config = settings(words)
+        if isinstance(config.agent, C51Config) and _is_for_atari(config.agent):
+            print(ATOMS)
+        result = begin(config)
     print("run    ", result.out)
     try:
         from relive.report.page import write_report
@@ -65,6 +76,12 @@ def run(words: Sequence[str]) -> int:
     except MissingExtraError as missing:
         print("report  none:", missing)
     return INTERRUPTED if result.ended.interrupted else 0
+
+
+def _is_for_atari(agent: C51Config) -> bool:
+    """Whether its atoms are those of the paper."""
+    paper = C51Config()
+    return (agent.v_min, agent.v_max) == (paper.v_min, paper.v_max)
 
 
 def begin(config: TrainConfig) -> RunResult:

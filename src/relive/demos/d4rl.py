@@ -19,6 +19,7 @@ from relive.demos.demonstration import (
     Demonstration,
     Options,
     demonstration,
+    flags,
     lengths,
     part,
     reading,
@@ -47,7 +48,8 @@ def episodes(path: Path, options: Options) -> Iterator[Demonstration]:
         if "next_observations" in file:
             steps["next_obs"] = hdf5.tree(file, "next_observations", keys=options.keys)
         for name, there in (("terminated", "terminals"), ("truncated", "timeouts")):
-            steps[name] = hdf5.array(file, there) if there in file else np.zeros(count, bool)
+            given = hdf5.array(file, there) if there in file else np.zeros(count, bool)
+            steps[name] = flags(given, there)
         has_timeouts = "timeouts" in file
         success = _success(file)
     for what, values in steps.items():
@@ -66,7 +68,7 @@ def episodes(path: Path, options: Options) -> Iterator[Demonstration]:
 
 def _ends(steps: dict[str, Any], *, known: bool) -> NDArray[np.bool_]:
     """Which steps are the last of an episode; `known` if the flags tell."""
-    ends = steps["terminated"].astype(bool) | steps["truncated"].astype(bool)
+    ends = steps["terminated"] | steps["truncated"]
     if not known and "next_obs" not in steps:
         raise InputError(
             "there are neither timeouts nor next_observations, so nothing tells where an episode "
@@ -100,5 +102,5 @@ def _success(file: Any) -> NDArray[np.bool_] | None:
     for name in SUCCESS:
         for place in (f"infos/{name}", name):
             if place in file:
-                return hdf5.array(file, place).astype(bool)
+                return flags(hdf5.array(file, place), name)
     return None

@@ -126,13 +126,13 @@ def demonstration(
         success, seed, env: As in `Demonstration`.
 
     Raises:
-        CorruptError: Lengths that differ.
+        CorruptError: Lengths that differ, or flags that are not finite.
         InputError: It must be said what to do with the last step.
     """
     steps = len(reward)
-    ended = np.asarray(terminated).astype(bool)
-    cut_off = np.asarray(truncated).astype(bool)
-    total = float(np.sum(reward, dtype=np.float64))
+    ended, cut_off = flags(terminated, "terminated"), flags(truncated, "truncated")
+    with np.errstate(invalid="ignore"):  # of infinities there may be no sum; it is NaN then
+        total = float(np.sum(reward, dtype=np.float64))
     whole = {"actions": action, "terminated": ended, "truncated": cut_off}
     if next_obs is None and lengths(obs) == {steps + 1}:
         obs, next_obs = part(obs, 0, steps), part(obs, 1, steps + 1)
@@ -169,6 +169,22 @@ def demonstration(
     )
 
 
+def flags(values: NDArray[Any], name: str) -> NDArray[np.bool_]:
+    """Flags as bools, whatever numbers a file has for them: all but 0 are true.
+
+    Raises:
+        CorruptError: NaN or an infinity, which NumPy takes for true.
+    """
+    values = np.asarray(values)
+    if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
+        step = int(np.argwhere(~np.atleast_1d(finite))[0][0])
+        raise CorruptError(
+            f"{name} of step {step} is {values[~finite].flat[0]:g}, neither true nor false; mend "
+            "the file"
+        )
+    return values.astype(bool)
+
+
 def ends_of(
     done: NDArray[Any] | None, steps: int, name: str, means: DoneMeans | None
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -182,13 +198,14 @@ def ends_of(
 
     Raises:
         InputError: That must be said.
+        CorruptError: Flags that are not finite.
     """
     never = np.zeros(steps, bool)
     if done is None:
         if means is not None:
             raise InputError(f"done_means={means!r}, but there is no {name}; leave it out")
         return never, never
-    given = np.asarray(done).astype(bool)
+    given = flags(done, name)
     if means is None and given.any():
         raise InputError(
             f"{name} does not tell termination from truncation: say done_means='terminated' if "

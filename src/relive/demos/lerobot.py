@@ -22,6 +22,7 @@ from relive.demos.demonstration import (
     Options,
     demonstration,
     ends_of,
+    flags,
     reading,
     wanted,
 )
@@ -38,7 +39,7 @@ INFO = "meta/info.json"
 OBS = "observation."
 STATE = "state"  # alone it is the observation, not a dict of one
 INDEX = ("episode_index", "length", "data/chunk_index", "data/file_index")
-SUCCESS = "next.success"
+DONE, SUCCESS = "next.done", "next.success"
 
 
 def episodes(path: Path, options: Options) -> Iterator[Demonstration]:
@@ -128,8 +129,8 @@ def _episode(
     if "next.reward" not in there:
         raise InputError("there is no next.reward: without rewards nothing can be learned from it")
     reward = arrow.array(arrow.column(rows, "next.reward"), "next.reward").reshape(-1)
-    done = _flags(rows, "next.done")
-    terminated, truncated = ends_of(done, len(reward), "next.done", options.done_means)
+    done = _flags(rows, DONE)
+    terminated, truncated = ends_of(done, len(reward), DONE, options.done_means)
     success = _flags(rows, SUCCESS)
     return demonstration(
         name,
@@ -143,10 +144,10 @@ def _episode(
     )
 
 
-def _flags(rows: Any, name: str) -> NDArray[Any] | None:
+def _flags(rows: Any, name: str) -> NDArray[np.bool_] | None:
     if name not in rows.column_names:
         return None
-    return arrow.array(arrow.column(rows, name), name).reshape(-1)
+    return flags(arrow.array(arrow.column(rows, name), name).reshape(-1), name)
 
 
 def _obs(rows: Any, features: dict[str, Any], names: list[str]) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 
 from relive.demos.demonstration import Demonstration, DoneMeans, LastStep, part, reading
 from relive.demos.formats import FormatName, found, read
-from relive.demos.soundness import require_sound
+from relive.demos.soundness import require_finite_return, require_sound
 from relive.errors import ConfigError, InputError, shown
 from relive.gpu.capture import require_no_capture
 from relive.ops import words as w
@@ -54,16 +54,28 @@ class Filter:
         """Whether an episode passes.
 
         Raises:
-            InputError: The file does not say whether it was a success.
+            InputError: The file does not say whether it was a success, or its rewards are not
+                finite where the return is asked for.
         """
         if self.successful_only and episode.success is None:
+            self._require_return(episode)  # success may have been unknown for want of one
             raise InputError(
                 f"{episode.name}: the file does not say whether it was a success; choose by the "
                 "return instead (min_return)"
             )
         if self.successful_only and not episode.success:
             return False
-        return self.min_return is None or episode.episode_return >= self.min_return
+        if self.min_return is None:
+            return True
+        self._require_return(episode)
+        return episode.episode_return >= self.min_return
+
+    @staticmethod
+    def _require_return(episode: Demonstration) -> None:
+        try:
+            require_finite_return(episode)
+        except InputError as error:
+            raise InputError(f"{episode.name}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,18 +131,20 @@ def load(
         where: A `Filter`, or any function of a `Demonstration`; None takes all.
         limit: At most so many episodes, the first that pass; those behind them are not read.
         pin: Call `pin_demonstrations`. Without, several files can be loaded one after the other;
-            then pin all of them: `buffer.pin_demonstrations(len(buffer))`.
-        reserve: As in `pin_demonstrations`.
+            then pin all of them: `buffer.pin_demonstrations(len(buffer))`. All rows of one file
+            must fit, while rows that are there already make room, the oldest first.
+        reserve: As in `pin_demonstrations`. Without `pin` it only has to fit.
         batch_size: Refuse unless so many other rows fit beside them.
         format: As in `read`.
         last_step: As in `read`.
         done_means: As in `read`.
         action_bounds: The least and the largest action, numbers or arrays `[*shape]`; files that
-            hold others, scaled differently, are refused. None takes all.
+            hold others, scaled differently, are refused. Floats may lie a ten-thousandth of the
+            width outside, as they were rounded; whole numbers may not. None takes all.
 
     Raises:
         InputError: No episode passes, fields that do not fit, values that are not finite, actions
-            out of bounds, a buffer that has rows, no room.
+            out of bounds, a buffer that has rows (if `pin`), more rows than there is room for.
         CorruptError: A file that is damaged or not whole.
         UnsupportedError: A pickle, or something else that is not read.
         ConfigError: As `read`.
@@ -157,8 +171,7 @@ def load(
         raise InputError(f"{place}: {what}")
     rows = sum(map(len, chosen))
     with buffer._lock:
-        if pin:
-            _require_room(buffer, rows, reserve, batch_size)
+        _require_room(buffer, rows, pin, reserve, batch_size)
         require_between_episodes(buffer, 0)
         for episode in chosen:
             _write(buffer, episode)
@@ -241,23 +254,38 @@ def _columns(episode: Demonstration, start: int, stop: int) -> dict[str, Any]:
     return {name: part(getattr(episode, name), start, stop) for name in names}
 
 
-def _require_room(buffer: ReplayBuffer, rows: int, reserve: int, batch_size: int | None) -> None:
-    """Refuse what `pin_demonstrations` would refuse once the rows are written."""
+def _require_room(
+    buffer: ReplayBuffer, rows: int, pin: bool, reserve: int, batch_size: int | None
+) -> None:
+    """Refuse rows that would overwrite one another, and what `pin_demonstrations` would refuse."""
     require_no_capture(buffer.device, "load")
     if isinstance(reserve, bool) or not isinstance(reserve, int) or reserve < 0:
         raise InputError(f"reserve is a whole number >= 0; given {shown(reserve)}")
-    online = 1 if batch_size is None else whole_batch(batch_size)
+    online = int(pin) if batch_size is None else whole_batch(batch_size)
+    if pin:
+        _require_new(buffer)
+    room = buffer._state.word(w.RING_CAPACITY)  # without rows that are pinned, and their reserve
+    if rows + reserve + online > room:
+        left = max(0, room - rows - reserve)
+        short = f"leave {left} of {buffer.capacity} rows for others, fewer than {online}"
+        raise InputError(
+            f"{rows} demonstrations and reserve={reserve} "
+            f"{short if online else f'do not fit into {room} of {buffer.capacity} rows'}; make the "
+            "buffer larger, or take fewer episodes"
+        )
+
+
+def _require_new(buffer: ReplayBuffer) -> None:
     waiting = int(buffer._state.lanes[:, w.LANE_COUNT].sum())
     if len(buffer) or waiting:
         raise InputError(
             f"demonstrations come first, but the buffer has {len(buffer)} rows and {waiting} steps "
             "that wait; load into a new buffer, or with pin=False"
         )
-    if rows + reserve + online > buffer.capacity:
+    if kept := buffer._state.word(w.RING_START):
         raise InputError(
-            f"{rows} demonstrations and reserve={reserve} leave "
-            f"{max(0, buffer.capacity - rows - reserve)} of {buffer.capacity} rows for others, "
-            f"fewer than {online}; make the buffer larger, or take fewer episodes"
+            f"{kept} rows are kept for pinned ones already; load into a new buffer with reserve=, "
+            "or with pin=False"
         )
 
 

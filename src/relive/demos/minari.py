@@ -1,7 +1,8 @@
 """Datasets of Minari: HDF5, Arrow or Parquet, with a file of metadata.
 
     NAME/data/metadata.json       spaces, counts, data_format
-    NAME/data/main_data.hdf5      a group for each episode: T + 1 observations, T of all else
+    NAME/data/main_data.hdf5      a group for each episode: T + 1 observations, T of all else;
+                                  under another name it has no metadata
     NAME/data/0/part-0.arrow      a table for each: T + 1 rows, and the last one is padding but for
                                   its observation; T is in 0/metadata.json
 
@@ -16,7 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from relive.demos import arrow, hdf5
-from relive.demos.demonstration import Demonstration, Options, demonstration, reading
+from relive.demos.demonstration import (
+    Demonstration,
+    Options,
+    demonstration,
+    flags,
+    lengths,
+    reading,
+)
+from relive.demos.soundness import is_finite
 from relive.errors import CorruptError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -39,12 +48,14 @@ def folder_of(path: Path) -> Path | None:
 
 
 def episodes(path: Path, options: Options) -> Iterator[Demonstration]:
-    """The episodes, in order; `path` is the dataset, its folder `data`, or its HDF5 file."""
-    folder = path.parent if path.is_file() else folder_of(path)
+    """The episodes, in order; `path` is the dataset, its folder `data`, or an HDF5 file."""
+    if path.is_file():
+        yield from _from_hdf5(path, _metadata_of(path), options)
+        return
+    folder = folder_of(path)
     if folder is None:
         raise CorruptError(f"there is neither {METADATA} nor {MAIN}")
-    # Files of earlier versions have no metadata beside them.
-    metadata = json_of(folder / METADATA) if (folder / METADATA).exists() else {}
+    metadata = _metadata_in(folder)
     kind = metadata.get("data_format", "hdf5")
     if kind not in ("hdf5", "arrow", "parquet"):
         raise UnsupportedError(f"data_format {kind!r} is not read; hdf5, arrow and parquet are")
@@ -54,6 +65,17 @@ def episodes(path: Path, options: Options) -> Iterator[Demonstration]:
         yield from _from_tables(folder, kind, metadata, options)
 
 
+def _metadata_in(folder: Path) -> dict[str, Any]:
+    """What a dataset tells of itself; files of earlier versions have nothing beside them."""
+    return json_of(folder / METADATA) if (folder / METADATA).exists() else {}
+
+
+def _metadata_of(path: Path) -> dict[str, Any]:
+    """What is told of a file: metadata is of the main file alone, and not where it is of tables."""
+    metadata = _metadata_in(path.parent) if path.name == MAIN else {}
+    return metadata if metadata.get("data_format", "hdf5") == "hdf5" else {}
+
+
 def _from_hdf5(path: Path, metadata: dict[str, Any], options: Options) -> Iterator[Demonstration]:
     pictures = {part: _pictures(metadata, part) for part in ("observation", "action")}
     spec = _env_spec(metadata)
@@ -61,20 +83,23 @@ def _from_hdf5(path: Path, metadata: dict[str, Any], options: Options) -> Iterat
         there = sum(name.startswith("episode_") for name in file)
         count = metadata.get("total_episodes", there)
         if there != count:
-            raise CorruptError(f"{METADATA} tells of {count} episodes, {MAIN} has {there}")
+            raise CorruptError(f"{METADATA} tells of {count} episodes, {path.name} has {there}")
         for number in range(there):
             name = f"episode_{number}"
             with reading(name):
                 group = hdf5.member(file, name)
+                reward = hdf5.array(group, "rewards")
+                obs = hdf5.tree(
+                    group, "observations", keys=options.keys, images=pictures["observation"]
+                )
+                _require_one_more(obs, len(reward))
                 found = demonstration(
                     name,
-                    obs=hdf5.tree(
-                        group, "observations", keys=options.keys, images=pictures["observation"]
-                    ),
+                    obs=obs,
                     action=hdf5.tree(group, "actions", images=pictures["action"]),
-                    reward=(reward := hdf5.array(group, "rewards")),
-                    terminated=hdf5.array(group, "terminations"),
-                    truncated=hdf5.array(group, "truncations"),
+                    reward=reward,
+                    terminated=flags(hdf5.array(group, "terminations"), "terminations"),
+                    truncated=flags(hdf5.array(group, "truncations"), "truncations"),
                     success=_success(_flags_of(group), reward, _threshold(spec)),
                     seed=_whole(group.attrs.get("seed")),
                     env=_env_id(spec),
@@ -114,19 +139,19 @@ def _from_tables(
                     images=pictures[part],
                 )
                 fields[column] = _shaped(values, spaces[part])
-            flags = {
-                column: arrow.array(arrow.column(table, column), column)[:steps]
+            reward, terminated, truncated = (
+                arrow.array(arrow.column(table, column), column)[:steps]
                 for column in ("rewards", "terminations", "truncations")
-            }
+            )
             success = _flags_in(table)
             found = demonstration(
                 name,
                 obs=fields["observations"],
                 action=_first(fields["actions"], steps),
-                reward=flags["rewards"],
-                terminated=flags["terminations"],
-                truncated=flags["truncations"],
-                success=_success(success, flags["rewards"], _threshold(spec)),
+                reward=reward,
+                terminated=flags(terminated, "terminations"),
+                truncated=flags(truncated, "truncations"),
+                success=_success(success, reward, _threshold(spec)),
                 seed=_whole(told.get("seed")),
                 env=_env_id(spec),
             )
@@ -148,6 +173,15 @@ def json_of(path: Path) -> dict[str, Any]:
     return found
 
 
+def _require_one_more(obs: Any, steps: int) -> None:
+    """Of T observations nothing tells which is missing: the rows may be one step apart."""
+    if (there := lengths(obs)) - {steps + 1}:
+        raise CorruptError(
+            f"{steps} rewards, but observations {sorted(there)}, expected {steps + 1}: one before "
+            "each step and one after the last; copy the file again, or record it anew"
+        )
+
+
 def _require_steps(found: Demonstration, told: Any) -> None:
     if told is not None and _whole(told) != len(found):
         raise CorruptError(f"{len(found)} steps, but total_steps is {told}")
@@ -160,25 +194,27 @@ def _whole(value: Any) -> int | None:
 
 
 def _success(
-    flags: NDArray[Any] | None, reward: NDArray[Any], threshold: float | None
+    said: NDArray[np.bool_] | None, reward: NDArray[Any], threshold: float | None
 ) -> bool | None:
     """Whether a step says so, or else whether the return is what the environment asks for."""
-    if flags is not None:
-        return bool(np.asarray(flags).astype(bool).any())
-    return None if threshold is None else float(np.sum(reward, dtype=np.float64)) >= threshold
+    if said is not None:
+        return bool(said.any())
+    if threshold is None or not is_finite(reward).all():
+        return None
+    return float(np.sum(reward, dtype=np.float64)) >= threshold
 
 
-def _flags_of(group: Any) -> NDArray[Any] | None:
+def _flags_of(group: Any) -> NDArray[np.bool_] | None:
     infos = hdf5.member(group, "infos") if "infos" in group else {}
-    return next((hdf5.array(infos, name) for name in SUCCESS if name in infos), None)
+    return next((flags(hdf5.array(infos, name), name) for name in SUCCESS if name in infos), None)
 
 
-def _flags_in(table: Any) -> NDArray[Any] | None:
+def _flags_in(table: Any) -> NDArray[np.bool_] | None:
     if "infos" not in table.column_names:
         return None
     infos = arrow.column(table, "infos")
     names = [field.name for field in infos.type]
-    return next((arrow.array(infos.field(n), n) for n in SUCCESS if n in names), None)
+    return next((flags(arrow.array(infos.field(n), n), n) for n in SUCCESS if n in names), None)
 
 
 def _env_spec(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -195,7 +231,9 @@ def _env_spec(metadata: dict[str, Any]) -> dict[str, Any]:
 def _threshold(spec: dict[str, Any]) -> float | None:
     """The return from which the environment counts as solved."""
     value = spec.get("reward_threshold")
-    return float(value) if isinstance(value, int | float) else None
+    if not isinstance(value, int | float) or value != value:  # Python's JSON has NaN
+        return None
+    return float(value)
 
 
 def _env_id(spec: dict[str, Any]) -> str | None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from relive.demos.demonstration import Demonstration
 
-TOLERANCE = 1e-4  # of the width of a box, for actions that were rounded on their way
+TOLERANCE = 1e-4  # of the width of a box, for floats that were rounded on their way
 
 
 def require_sound(episode: Demonstration, action_bounds: tuple[Any, Any] | None) -> None:
@@ -30,7 +30,29 @@ def require_sound(episode: Demonstration, action_bounds: tuple[Any, Any] | None)
         for label, values in _named(name, getattr(episode, name)):
             _require_finite(label, values, exempt)
     if action_bounds is not None and len(episode):
-        _require_inside(np.asarray(episode.action, np.float64), *action_bounds)
+        _require_inside(np.asarray(episode.action), *action_bounds)
+
+
+def require_finite_return(episode: Demonstration) -> None:
+    """Refuse rewards that are not finite as float32: no number is above or below their sum.
+
+    Raises:
+        InputError: Names the first step.
+    """
+    _require_finite("reward", np.asarray(episode.reward), np.zeros(len(episode), bool))
+    if not np.isfinite(episode.episode_return):  # of the last step, and that was left out
+        raise InputError(
+            f"its return is {episode.episode_return:g}, since the reward of a step that was left "
+            "out is not finite; mend the file, or leave such episodes out"
+        )
+
+
+def is_finite(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether values are finite as float32, as which they are learned from."""
+    if values.dtype.kind != "f":
+        return np.ones(values.shape, bool)
+    with np.errstate(over="ignore"):
+        return np.asarray(np.isfinite(values.astype(np.float32, copy=False)))
 
 
 def _named(name: str, values: Any) -> list[tuple[str, NDArray[Any]]]:
@@ -41,11 +63,10 @@ def _named(name: str, values: Any) -> list[tuple[str, NDArray[Any]]]:
 
 
 def _require_finite(name: str, values: NDArray[Any], exempt: NDArray[np.bool_]) -> None:
-    if values.dtype.kind != "f":
+    if values.dtype.kind != "f":  # pictures need no second array of their size
         return
-    with np.errstate(over="ignore"):
-        bad = ~np.isfinite(values.astype(np.float32, copy=False))
-    rows = bad.reshape(len(values), -1).any(1) & ~exempt
+    bad = ~is_finite(values)
+    rows = bad.any(tuple(range(1, bad.ndim))) & ~exempt
     if rows.any():
         step = int(rows.argmax())
         first = values[step][bad[step]].flat[0] if values.ndim > 1 else values[step]
@@ -56,9 +77,14 @@ def _require_finite(name: str, values: NDArray[Any], exempt: NDArray[np.bool_]) 
 
 
 def _require_inside(action: NDArray[Any], low: Any, high: Any) -> None:
-    low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
-    slack = TOLERANCE * np.where(np.isfinite(high - low), high - low, 0.0)
-    outside = (action < low - slack) | (action > high + slack)
+    low, high = np.asarray(low), np.asarray(high)
+    if action.dtype.kind == "f":
+        action = action.astype(np.float64, copy=False)
+        width = high.astype(np.float64) - low.astype(np.float64)
+        slack = TOLERANCE * np.where(np.isfinite(width), width, 0.0)
+        outside = (action < low - slack) | (action > high + slack)
+    else:  # whole numbers: one beyond a bound is another action, and a float64 may not hold it
+        outside = (action < low) | (action > high)
     rows = outside.reshape(len(action), -1).any(1)
     if rows.any():
         step = int(rows.argmax())

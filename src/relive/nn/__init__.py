@@ -3,7 +3,7 @@
 from relive.nn.action_scale import ActionScale
 from relive.nn.actor_critic import Critics, DeterministicPolicy, GaussianPolicy, Temperature
 from relive.nn.adam import Adam
-from relive.nn.backprop import Backprop
+from relive.nn.backprop import CriticBackprop, PolicyBackprop
 from relive.nn.conv import ConvEncoder
 from relive.nn.encoders import DictEncoder, Encoder, FlatEncoder, encoder_for
 from relive.nn.ensemble import EnsembleMLP
@@ -16,9 +16,9 @@ from relive.nn.streams import RandomStream
 __all__ = [
     "ActionScale",
     "Adam",
-    "Backprop",
     "CategoricalHead",
     "ConvEncoder",
+    "CriticBackprop",
     "Critics",
     "DeterministicPolicy",
     "DictEncoder",
@@ -31,6 +31,7 @@ __all__ = [
     "MLP",
     "NetworkNoise",
     "NoisyLinear",
+    "PolicyBackprop",
     "QHead",
     "RandomStream",
     "Temperature",

@@ -46,7 +46,11 @@ class DeterministicPolicy(nn.Module):
 
     def forward(self, obs: Observation) -> Tensor:
         """Actions `[B, D]`."""
-        return self.head.forward(self.trunk.forward(self.encoder.forward(obs))).tanh()
+        return self.of_head(self.head.forward(self.trunk.forward(self.encoder.forward(obs))))
+
+    def of_head(self, output: Tensor) -> Tensor:
+        """Actions of what the last layer gives, `[B, D]`."""
+        return output.tanh()
 
 
 class GaussianPolicy(nn.Module):
@@ -69,8 +73,11 @@ class GaussianPolicy(nn.Module):
 
     def forward(self, obs: Observation) -> tuple[Tensor, Tensor]:
         """Mean before tanh and log of the deviation, which is kept in [-20, 2]; `[B, D]` each."""
-        features = self.trunk.forward(self.encoder.forward(obs))
-        mean, log_std = self.head.forward(features).chunk(2, 1)
+        return self.of_head(self.head.forward(self.trunk.forward(self.encoder.forward(obs))))
+
+    def of_head(self, output: Tensor) -> tuple[Tensor, Tensor]:
+        """Both of what the last layer gives, `[B, 2 D]`."""
+        mean, log_std = output.chunk(2, 1)
         # a clamp, whose derivative is one operation
         return mean, functional.hardtanh(log_std, SMALLEST_LOG_STD, LARGEST_LOG_STD)
 

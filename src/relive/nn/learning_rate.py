@@ -16,7 +16,7 @@ class LearningRate:
 
     Args:
         start: At the first update.
-        end: At the last planned update; None keeps `start`.
+        end: Behind the last planned update; None keeps `start`.
         planned_updates: Updates until then.
         device: Of the parameters.
 

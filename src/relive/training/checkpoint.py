@@ -120,7 +120,7 @@ def going_on(saved: TrainConfig, given: TrainConfig) -> TrainConfig:
 
 
 def require_same(saved: TrainConfig, given: TrainConfig) -> None:
-    """Refuse to go on with other settings; other devices are allowed.
+    """Refuse to go on with other settings; other devices are allowed, and more steps.
 
     Raises:
         ConfigError: Names each setting that differs.
@@ -130,6 +130,7 @@ def require_same(saved: TrainConfig, given: TrainConfig) -> None:
         f"{name} was {before.get(name)}, given {now.get(name)}"
         for name in {**before, **now}
         if name not in PLACES and now.get(name) not in (before.get(name), CHOSEN)
+        if not (name == "total_steps" and now[name] > before[name])
     ]
     if differing:
         raise ConfigError(

@@ -16,7 +16,7 @@ import torch
 
 from relive.agents import DQNConfig
 from relive.agents.kinds import AgentConfig, Algorithm, agent_config, algorithm_of
-from relive.errors import ConfigError, InputError
+from relive.errors import ConfigError, InputError, shown
 from relive.sampling import Proportional, RankBased, Recent, Sampler, Uniform
 from relive.schedules import Linear
 from relive.training.demonstrations import DemosConfig
@@ -252,6 +252,8 @@ class TrainConfig:
             ("save_every", 0),
         ):
             value = getattr(self, name)
+            if not isinstance(value, int) and value not in (None, "auto"):
+                raise ConfigError(f"{name} is a whole number; given {shown(value)}")
             if isinstance(value, int) and value < least:
                 raise ConfigError(f"{name} is at least {least}; given {value}")
         if isinstance(self.threads, int) and self.threads > MOST_THREADS:

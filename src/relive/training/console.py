@@ -43,7 +43,8 @@ from relive.training.records import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-PLAIN_LINES = 20  # lines of progress in a run that is not watched
+PLAIN_LINES = 20  # lines of progress in a run that is not watched, at least
+PLAIN_SECONDS = 60.0  # and one in so many
 NOT_FINITE = (
     "[yellow]the loss is not finite at step {step:,}[/]: observations may not be, or the step size "
     "is too large; what is learned from here on is nothing"
@@ -76,7 +77,7 @@ class Console:
         self._env, self._total_steps = "", 0
         self._out: str | None = None
         self._first_step = 0
-        self._next_line = 0.0
+        self._next_line = self._next_time = 0.0
         self._live: Live | None = None
 
     def record(self, record: Record) -> None:
@@ -157,8 +158,9 @@ class Console:
         self._last = record
         if self._live:
             self._live.update(self._view())
-        elif record.step >= self._next_line:
+        elif record.step >= self._next_line or record.seconds >= self._next_time:
             self._next_line = record.step + self._total_steps / PLAIN_LINES
+            self._next_time = record.seconds + PLAIN_SECONDS
             self._terminal.print(line_of(record.step, self._cells()))
 
     def _cells(self) -> dict[str, str]:

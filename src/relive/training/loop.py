@@ -102,6 +102,7 @@ class Trainer:
         """All that the run depends on from here, but for the buffer; between two steps only."""
         return {
             "step": self._step,
+            "total_steps": self.config.total_steps,
             "logged": self._logged[0],
             "seconds": time.perf_counter() - self._start,
             "progress": self._buffer.stats(wait=True)["progress"],
@@ -138,6 +139,10 @@ class Trainer:
             for name in now
             if before.get(name) != now[name]
         }
+        if self.config.total_steps != state.get("total_steps", self.config.total_steps):
+            changed["total_steps"] = (
+                f"{state['total_steps']:,} before, {self.config.total_steps:,} now"
+            )
         if not buffer_kept:
             self._warm_until = self._step + self.config.updates_start
             self._buffer.set_progress(state["progress"])

@@ -133,8 +133,7 @@ def run(config: TrainConfig, sinks: Sequence[Sink] = ()) -> RunResult:
     config = with_run_directory(config)
     assert config.out is not None  # filled in
     with _alone(config.out):
-        settings = json.dumps(config.to_json(), indent=2)
-        (config.out / CONFIG).write_text(settings + "\n", encoding="utf-8")
+        _keep_settings(config)
         trainer = Trainer(config, parts, chosen)
         return _whatever_fails(trainer, parts, JsonLines(config.out / METRICS), sinks)
 
@@ -151,7 +150,9 @@ def resume(
     Args:
         out: The run directory.
         sinks: As in `run`.
-        config: Settings; None for those of the run. Only the device may differ.
+        config: Settings; None for those of the run. Devices may differ, and `total_steps` may be
+            more, also of a run that has ended: shares of random actions and step sizes that move
+            are then those of the longer run, what was told at its end is taken back.
 
     Raises:
         InputError: No run is there, it has ended, or it was never saved.
@@ -167,14 +168,25 @@ def resume(
     if not (out / METRICS).is_file():
         raise InputError(f"the run in {out} cannot go on: it has no {METRICS}")
     with _alone(out):
-        if _has_ended(out / METRICS):
-            raise InputError(f"the run in {out} has come to its end: nothing is left to do")
+        if config.total_steps == saved.total_steps and _has_ended(out / METRICS):
+            raise InputError(
+                f"the run in {out} has come to its end: nothing is left to do, unless it is given "
+                f"more total_steps than {saved.total_steps:,}"
+            )
         buffer, note = load_checkpoint(out / CHECKPOINT, config)
         parts = build(config, buffer)
         trainer = Trainer(config, parts)
         trainer.load_state_dict(note["trainer"], buffer_kept=buffer is not None)
         metrics = JsonLines(out / METRICS, keep=note["metrics_bytes"])
+        if config.total_steps != saved.total_steps:
+            _keep_settings(dataclasses.replace(saved, total_steps=config.total_steps))
         return _whatever_fails(trainer, parts, metrics, sinks)
+
+
+def _keep_settings(config: TrainConfig) -> None:
+    assert config.out is not None  # filled in
+    settings = json.dumps(config.to_json(), indent=2)
+    (config.out / CONFIG).write_text(settings + "\n", encoding="utf-8")
 
 
 @contextmanager

@@ -26,9 +26,9 @@ MODES = {
 
 
 def mode_of(env: Any) -> str:
-    """The autoreset mode of a Gymnasium environment; "disabled" if it is no vector environment."""
+    """The autoreset mode of a Gymnasium environment, of a single one if a wrapper gives it any."""
     if getattr(env, "num_envs", None) is None:
-        return "disabled"
+        return "next_step" if _wrapped_in(env, "Autoreset") else "disabled"
     mode = env.metadata.get("autoreset_mode") if env.metadata else None
     if mode is None:
         raise ConfigError(
@@ -39,6 +39,15 @@ def mode_of(env: Any) -> str:
     if name not in MODES:
         raise ConfigError(f"autoreset mode {shown(mode)} is none of {', '.join(MODES)}")
     return name
+
+
+def _wrapped_in(env: Any, wrapper: str) -> bool:
+    """Whether a wrapper of Gymnasium's, which need not be imported, is around an environment."""
+    while env is not None:
+        if type(env).__name__ == wrapper and type(env).__module__.startswith("gymnasium."):
+            return True
+        env = getattr(env, "env", None)
+    return False
 
 
 def final_of(tree: Any, final_obs: Any, lanes: list[int]) -> Any:

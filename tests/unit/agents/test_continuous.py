@@ -149,7 +149,8 @@ SETTINGS = [
 def test_updates_by_hand_are_those_of_autograd_bit_for_bit(kind, settings):
     by_hand, by_autograd = (make(kind, hidden=(16, 8), **settings) for _ in range(2))
     assert by_hand.critic_backprop.by_hand
-    by_autograd.critic_backprop.by_hand = False
+    assert by_hand.actor_backprop.by_hand
+    by_autograd.critic_backprop.by_hand = by_autograd.actor_backprop.by_hand = False
     rows = rows_for(kind, sampler=Proportional())
     for update in range(10):
         batch = rows.sample(16)
@@ -176,7 +177,7 @@ def test_the_policy_climbs_its_critic(kind):
         last.weight[:, 0], last.weight[:, 1] = 1.0, -1.0
     batches, lr = [rows_for(kind).sample(64)], 0.05
     for _ in range(200):
-        accumulate(batches, agent._policy_terms, agent.actor_parameters)
+        accumulate(batches, agent._policy_terms, agent.actor_backprop)
         agent.actor_optimizer.step(lr)
     action = agent.act_greedy(batches[0].obs.numpy())
     assert action == pytest.approx(np.tile([BOX[1][0], BOX[0][1]], (64, 1)), abs=0.6)
@@ -190,7 +191,8 @@ def test_entropy_is_a_part_of_the_target_unless_left_out():
         agent = make("sac", temperature=0.5, tune_temperature=False, **settings)
         constant_critics(agent.target_critics, 10.0, 10.0)
         constant_critics(agent.critics, 0.0, 0.0)
-        _, log_prob = make("sac")._sample(one_row().next_obs)  # the same draw
+        twin = make("sac")
+        _, log_prob = twin._sample(*twin.actor(one_row().next_obs))  # the same draw
         return agent.update(one_row()).td_error.item(), log_prob.item()
 
     error, log_prob = target()

@@ -1,6 +1,7 @@
 """What holds for each of the five agents."""
 
 import copy
+import pickle
 import re
 
 import numpy as np
@@ -247,6 +248,33 @@ def test_an_agent_goes_on_exactly_where_it_was_saved(kind):
         }
         assert other.act(SEEN, 0.5).tolist() == agent.act(SEEN, 0.5).tolist()
     assert other.updates == agent.updates == 6
+
+
+COPIES = {
+    "deepcopy": copy.deepcopy,
+    "copy": copy.copy,
+    "pickle": lambda agent: pickle.loads(pickle.dumps(agent)),
+}
+
+
+@every
+@pytest.mark.parametrize("how", COPIES)
+def test_a_copy_of_an_agent_learns_as_the_agent_does_and_apart_from_it(kind, how):
+    settings = {"noisy_sigma": 0.5} if kind == "c51" else {}
+    batches = [rows_for(kind).sample(16) for _ in range(4)]
+    agent = make(kind, planned_updates=4, lr_end=0.0, **settings)
+    agent.update(batches[0])
+    other = COPIES[how](agent)
+    first = agent.act_greedy(SEEN).tolist(), copy.deepcopy(list(agent.policy.parameters()))
+    for batch in batches[1:]:
+        other.update(batch)
+    assert agent.act_greedy(SEEN).tolist() == first[0]
+    assert all(map(torch.equal, agent.policy.parameters(), first[1]))
+    assert not all(map(torch.equal, other.policy.parameters(), first[1]))
+    for batch in batches[1:]:
+        agent.update(batch)
+    assert all(map(torch.equal, agent.policy.parameters(), other.policy.parameters()))
+    assert agent.act(SEEN, 0.5).tolist() == other.act(SEEN, 0.5).tolist()
 
 
 # -- settings ----------------------------------------------------------------------------------

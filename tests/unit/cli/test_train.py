@@ -142,6 +142,20 @@ def test_a_preset_of_another_sampler_does_not_stand_in_the_way() -> None:
         train.settings(["rainbow", "--env", "CartPole-v1", "--replay.sampler", "uniformly"])
 
 
+@pytest.mark.parametrize(
+    ("words", "is_told"),
+    [(["c51", "--env", "Acrobot-v1"], True), (["c51", "--env", "CartPole-v1"], False),
+     (["rainbow", "--env", "CartPole-v1"], True), (["dqn", "--env", "Acrobot-v1"], False),
+     (["rainbow", "--env", "CartPole-v1", "--agent.v-min", "0", "--agent.v-max", "100"], False)],
+)  # fmt: skip
+def test_atoms_that_nobody_has_chosen_are_told(
+    words: list[str], is_told: bool, out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *words, "--total-steps", "20", "--eval-episodes", "0", "--device", "cpu",
+                 "--replay.capacity", "1000", "--out", str(out)]) == 0  # fmt: skip
+    assert ("atoms   from -10 to 10" in capsys.readouterr().out) == is_told
+
+
 def test_ctrl_c_keeps_what_there_is_and_reports_it(
     out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

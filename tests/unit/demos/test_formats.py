@@ -262,3 +262,41 @@ def test_widths_that_lie_are_noticed(tmp_path):
     next(episodes)
     with pytest.raises(CorruptError, match=r"1/part-0.arrow: 2 rows, expected 3"):
         next(episodes)
+
+
+HDF5_WRITERS = {name: WRITERS[name] for name in ("minari", "d4rl", "robomimic")}
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["beside another", "alone"])
+@pytest.mark.parametrize("kind", HDF5_WRITERS)
+def test_the_file_that_is_named_is_the_one_that_is_read(kind, beside, tmp_path):
+    known = files.known((2, 5), seed=1)
+    path = written(kind, tmp_path, known)
+    path = path.rename(path.with_name("experts.hdf5"))
+    if beside:
+        written(kind, tmp_path, files.known((3,), seed=2))
+        files.minari_hdf5(tmp_path, files.known((4,), seed=3))
+        (tmp_path / "metadata.json").write_text(json.dumps({"total_episodes": 1}))
+    same(kind, list(read(path, **SAID.get(kind, {}))), known)
+
+
+def test_metadata_tells_of_the_main_file_only(tmp_path):
+    main = files.minari_hdf5(tmp_path, files.known((3, 2)))
+    spec = json.dumps({"id": "Main-v0", "reward_threshold": -1e9})
+    told = {"total_episodes": 2, "env_spec": spec}
+    (tmp_path / "metadata.json").write_text(json.dumps(told))
+    other = tmp_path / "experts.hdf5"
+    other.write_bytes(main.read_bytes())
+    told_of = [[(e.env, e.success) for e in read(path)] for path in (main, other)]
+    assert told_of == [[("Main-v0", True)] * 2, [(None, None)] * 2]
+    (tmp_path / "metadata.json").write_text(json.dumps(told | {"total_episodes": 3}))
+    with pytest.raises(CorruptError, match=r"tells of 3 episodes, main_data.hdf5 has 2"):
+        next(read(main))
+    assert len(list(read(other))) == 2
+
+
+def test_a_file_beside_tables_of_arrow_is_not_taken_for_them(tmp_path):
+    files.minari_arrow(tmp_path, files.known((4,), seed=1))
+    known = files.known((3, 2), seed=2)
+    same("minari", list(read(files.minari_hdf5(tmp_path, known))), known)
+    same("minari arrow", list(read(tmp_path)), files.known((4,), seed=1))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
 
 from relive import Field, Proportional, RankBased, ReplayBuffer, TrajectoryStore, Uniform
-from relive.demos import Filter, load
+from relive.demos import Filter, load, read
 from relive.errors import ConfigError, CorruptError, InputError
 from tests.unit.demos import files
 from tests.unit.demos.test_formats import SAID, WRITERS, written
@@ -181,6 +183,67 @@ def test_rows_keep_through_a_save(tmp_path):
     assert len(loaded.pin([0, 1, 2])) == 3  # the room in reserve
 
 
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize(
+    ("pin", "capacity", "said"),
+    [
+        (False, 7, "8 demonstrations and reserve=0 do not fit into 7 of 7 rows"),
+        (False, 3, "8 demonstrations and reserve=0 do not fit into 3 of 3 rows"),
+        (True, 8, "leave 0 of 8 rows for others, fewer than 1"),
+        (True, 3, "leave 0 of 3 rows for others, fewer than 1"),
+    ],
+)
+def test_more_rows_than_there_is_room_for_are_refused_pinned_or_not(
+    kind, pin, capacity, said, tmp_path
+):
+    path = written(kind, tmp_path, files.known((4, 1, 3)))
+    buffer = made(capacity, SPLIT if kind == "robomimic" else FIELDS)
+    before = buffer.state_dict()["tensors"]
+    with pytest.raises(InputError, match=said):
+        load(buffer, path, pin=pin, **SAID.get(kind, {}))
+    after = buffer.state_dict()["tensors"]
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize(("capacity", "there"), [(8, 0), (8, 5), (20, 5), (20, 20)])
+def test_all_rows_that_are_reported_are_there_without_pinning(capacity, there, n_step, tmp_path):
+    known = files.known((4, 1, 3))
+    path = files.minari_hdf5(tmp_path, known)
+    buffer = made(capacity, n_step=n_step)
+    if there:
+        buffer.extend(obs=np.zeros((there, 3)), action=np.zeros((there, 2)),
+                      reward=np.zeros(there), next_obs=np.zeros((there, 3)),
+                      terminated=np.arange(there) == there - 1,
+                      truncated=np.zeros(there, bool))  # fmt: skip
+    assert load(buffer, path, pin=False).rows == 8
+    assert len(buffer) == min(capacity, there + 8)  # the oldest made room
+    newest = buffer.all().obs[-8:]
+    assert np.array_equal(newest, np.concatenate([e.obs[:-1] for e in known]))
+    buffer.check()
+
+
+def test_room_that_is_kept_for_pinned_rows_is_noticed_before_anything_is_written(tmp_path):
+    (buffer := made(20)).pin_demonstrations(0, reserve=3)
+    path = files.minari_hdf5(tmp_path, files.known((4, 1, 3)))
+    with pytest.raises(InputError, match=r"3 rows are kept for pinned ones already; .*pin=False"):
+        load(buffer, path)
+    assert len(buffer) == buffer.stats()["added"] == 0
+    assert load(buffer, path, pin=False).rows == len(buffer) == 8
+
+
+def test_pinned_rows_and_their_reserve_are_no_room(tmp_path):
+    path = files.minari_hdf5(tmp_path, files.known((4, 1, 3)))
+    for reserve, fits in ((4, True), (5, False)):
+        load(buffer := made(20), path, reserve=reserve)
+        if fits:
+            assert load(buffer, path, pin=False).rows == 8
+        else:
+            with pytest.raises(InputError, match=r"8 demonstrations .* 7 of 20 rows"):
+                load(buffer, path, pin=False)
+        assert len(buffer) == (16 if fits else 8)
+
+
 REFUSED = {
     "observations of another shape": ({"fields": {**FIELDS, "obs": Field((4,))}}, {},
         r"steps 0 to 3: obs: given shape \(4, 3\), expected \(4, 4\)"),
@@ -190,6 +253,14 @@ REFUSED = {
     "fields of one's own": ({"fields": {**FIELDS, "goal": Field()}}, {}, r"own fields \['goal'\]"),
     "too many": ({"capacity": 8}, {}, "8 demonstrations and reserve=0 leave 0 of 8 rows"),
     "no room for a batch": ({"capacity": 20}, {"batch_size": 13}, "leave 12 of 20 .* than 13"),
+    "too many without pinning": ({"capacity": 7}, {"pin": False}, "7 of 7 rows"),
+    "no room for a batch without pinning": (
+        {"capacity": 20}, {"pin": False, "batch_size": 13}, "leave 12 of 20 .* than 13"),
+    "a batch that is none without pinning": ({}, {"pin": False, "batch_size": 0}, "batch_size"),
+    "no room in reserve without pinning": (
+        {"capacity": 20}, {"pin": False, "reserve": 13}, "8 .* reserve=13 .* 20 of 20 rows"),
+    "a reserve that is none without pinning": (
+        {}, {"pin": False, "reserve": -1}, "reserve is a whole number"),
     "no room in reserve": ({"capacity": 20}, {"reserve": 12}, "leave 0 of 20"),
     "a reserve that is none": ({}, {"reserve": -1}, "reserve is a whole number"),
     "a batch that is none": ({}, {"batch_size": 0}, "batch_size"),
@@ -283,6 +354,72 @@ def test_values_that_are_not_finite_are_refused_before_anything_has_changed(fiel
     assert whole.rows == 4
 
 
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("rewards", [[np.nan, 0], [np.inf, 0], [-np.inf, np.inf], [-1e200, 0]])
+@pytest.mark.filterwarnings("error")
+def test_a_return_of_rewards_that_are_not_finite_is_not_compared(kind, rewards, tmp_path):
+    good, bad = rewarded([3, 0])
+    path = written(kind, tmp_path, [good, bad._replace(reward=np.array(rewards))])
+    buffer = made(fields=SPLIT if kind == "robomimic" else FIELDS)
+    said = "episode.1|demo_1|steps 2 to 3"
+    with pytest.raises(InputError, match=rf"({said}).*reward of step 0 holds .*, which is not fin"):
+        load(buffer, path, where=Filter(min_return=1), **SAID.get(kind, {}))
+    assert len(buffer) == 0
+    chosen = load(buffer, path, where=lambda e: e.reward[0] == 0, **SAID.get(kind, {}))
+    assert (chosen.episodes, chosen.skipped) == (1, 1)  # whoever looks for them leaves them out
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("rewards", [[np.nan, 0], [-np.inf, np.inf], [-1e200, 0]])
+@pytest.mark.parametrize("kind", ["minari", "robomimic"])
+def test_success_that_follows_from_rewards_is_not_known_where_they_are_not_finite(
+    kind, rewards, tmp_path
+):
+    good, bad = rewarded([1, 0])
+    path = written(kind, tmp_path, [good, bad._replace(reward=np.array(rewards))])
+    spec = json.dumps({"reward_threshold": 1})
+    (tmp_path / "metadata.json").write_text(json.dumps({"env_spec": spec}))
+    said = SAID.get(kind, {})
+    assert [episode.success for episode in read(path, **said)] == [True, None]
+    buffer = made(fields=SPLIT if kind == "robomimic" else FIELDS)
+    with pytest.raises(InputError, match=r"_1.*reward of step 0 holds .*, which is not finite"):
+        load(buffer, path, where=Filter(successful_only=True), **said)
+    assert len(buffer) == 0
+
+
+def test_the_return_of_a_step_that_was_left_out_is_not_compared_either(tmp_path):
+    (known,) = rewarded([np.nan])  # of the last of two steps
+    path = files.lerobot(tmp_path / "demos", [known])
+    options = {"last_step": "drop", "done_means": "truncated"}
+    with pytest.raises(InputError, match="episode 0: its return is nan, since the reward of a st"):
+        load(made(), path, where=Filter(min_return=1), **options)
+    assert load(made(), path, **options).rows == 1
+
+
+def test_an_episode_without_steps_has_a_return_of_its_own(tmp_path):
+    (known,) = files.known((1,))
+    path = files.lerobot(tmp_path / "demos", [known._replace(reward=np.array([2.0]))])
+    (episode,) = read(path, last_step="drop", done_means="truncated")
+    assert len(episode) == 0
+    assert [Filter(min_return=least)(episode) for least in (1, 2, 3)] == [True, True, False]
+
+
+def test_an_environment_that_asks_for_no_number_tells_no_success(tmp_path):
+    path = files.minari_hdf5(tmp_path, rewarded([3]))
+    spec = json.dumps({"reward_threshold": float("nan")})
+    (tmp_path / "metadata.json").write_text(json.dumps({"env_spec": spec}))
+    assert [episode.success for episode in read(path)] == [None]
+
+
+def test_an_episode_that_the_file_calls_no_success_is_skipped_whatever_its_rewards(tmp_path):
+    good, bad = rewarded([3, 0])
+    tree = files.flat([good, bad._replace(reward=np.array([np.nan, 0]))])
+    tree["infos/success"] = [False, True, False, False]
+    path = files.hdf5(tmp_path / "a.hdf5", tree)
+    where = Filter(successful_only=True, min_return=1)
+    assert load(made(), path, where=where).skipped == 1
+
+
 def test_what_follows_the_end_of_an_episode_may_be_anything(tmp_path):
     episode = files.known((3,))[0]
     obs = episode.obs.copy()
@@ -302,6 +439,85 @@ def test_actions_out_of_bounds_are_refused_with_the_first_of_them(low, high, tmp
         load(buffer, path, action_bounds=(low, high))
     assert len(buffer) == 0
     assert load(buffer, path, action_bounds=(-0.6, 0.0)).rows == 3  # the bounds are inside
+
+
+NUMBERED = {"obs": Field((3,)), "action": Field((), torch.int64)}
+LARGEST = 20_000
+
+
+def with_actions(kind, folder, action):
+    """A file of one episode with these numbers for actions."""
+    import h5py
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (known,) = files.known((len(action),))
+    if kind != "lerobot" and kind != "minari arrow":
+        path = written(kind, folder, [known])
+        with h5py.File(path, "a") as file:
+            group = {"minari": "episode_0", "d4rl": "/", "robomimic": "data/demo_0"}[kind]
+            del file[group]["actions"]
+            file[group]["actions"] = action
+        return path
+    path = written(kind, folder / "demos", [known])
+    told = path / ("metadata.json" if kind == "minari arrow" else "meta/info.json")
+    info = json.loads(told.read_text())
+    if kind == "minari arrow":
+        info["action_space"] = json.dumps({"type": "Discrete", "n": LARGEST + 1})
+        with pa.OSFile(str(path / "0/part-0.arrow"), "rb") as source:
+            table = pa.ipc.open_file(source).read_all()
+        column = pa.array(np.append(action, 0))  # the row of padding
+        table = table.set_column(table.column_names.index("actions"), "actions", column)
+        with pa.ipc.new_file(path / "0/part-0.arrow", table.schema) as writer:
+            writer.write_table(table)
+    else:
+        info["features"]["action"] = {"dtype": "int64", "shape": [], "names": None}
+        file = path / "data/chunk-000/file-000.parquet"
+        table = pq.read_table(file)
+        column = table.column_names.index("action")
+        pq.write_table(table.set_column(column, "action", pa.array(action)), file)
+    told.write_text(json.dumps(info))
+    return path
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("action", [-1, -2, 20_001, 20_002, 2**62])
+def test_numbered_actions_have_no_slack_at_their_bounds(kind, action, tmp_path):
+    split = {**NUMBERED, "obs": SPLIT["obs"]} if kind == "robomimic" else NUMBERED
+    given = np.array([0, LARGEST, action], np.int64)
+    path = with_actions(kind, tmp_path, given)
+    buffer = made(fields=split)
+    said = rf"action {action} of step 2 lies outside of \[0, 20000\]"
+    with pytest.raises(InputError, match=said):
+        load(buffer, path, action_bounds=(0, LARGEST), **SAID.get(kind, {}))
+    assert len(buffer) == 0
+    assert load(buffer, path, **SAID.get(kind, {})).rows == 3  # none takes all
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int32, np.int64, np.float32])
+def test_rounding_is_forgiven_where_there_can_be_some(dtype, tmp_path):
+    tree = files.flat(files.known((2,)))
+    slack = 0 if np.dtype(dtype).kind in "iu" else 0.005  # a ten-thousandth of the width is 0.01
+    bounds = (np.array([0, 5]), np.array([100, 105]))
+    tree["actions"] = np.array([[0 - slack, 5 - slack], [100 + slack, 105 + slack]], dtype)
+    path = files.hdf5(tmp_path / "inside.hdf5", tree)
+    fields = {**FIELDS, "action": Field((2,), torch.from_numpy(tree["actions"]).dtype)}
+    assert load(made(fields=fields), path, action_bounds=bounds).rows == 2
+    for step, column, beyond in ((0, 1, 4), (1, 0, 101), (1, 1, 106)):
+        other = tree["actions"].copy()
+        other[step, column] = beyond
+        path = files.hdf5(tmp_path / "outside.hdf5", {**tree, "actions": other})
+        with pytest.raises(InputError, match=rf"of step {step} lies outside of \[0, 105\]"):
+            load(made(fields=fields), path, action_bounds=bounds)
+
+
+def test_numbers_that_no_float64_holds_are_compared_as_they_are(tmp_path):
+    tree = files.flat(files.known((2,)))
+    tree["actions"] = np.array([0, 2**53 + 1], np.int64)
+    path = files.hdf5(tmp_path / "a.hdf5", tree)
+    with pytest.raises(InputError, match=f"action {2**53 + 1} of step 1 lies outside of"):
+        load(made(fields=NUMBERED), path, action_bounds=(0, 2**53))
+    assert load(made(fields=NUMBERED), path, action_bounds=(0, 2**53 + 1)).rows == 2
 
 
 def test_a_dict_of_observations_for_one_array_says_so(tmp_path):

@@ -185,6 +185,146 @@ def test_a_missing_dataset_is_named(name, said, tmp_path):
     refused(path, CorruptError, f"main_data.hdf5: episode_1: {said}")
 
 
+FLAGS = {
+    "minari": ["episode_0/terminations", "episode_0/truncations", "episode_0/infos/success"],
+    "minari arrow": ["terminations", "truncations", "infos/success"],
+    "d4rl": ["terminals", "timeouts", "infos/goal_achieved"],
+    "robomimic": ["data/demo_0/dones"],
+    "lerobot": ["next.done", "next.success"],
+}
+
+
+def with_flags(kind, folder, name, values):
+    """A file of one episode that has these flags."""
+    (known,) = files.known((len(values),))
+    path = written(kind, folder / "demos" if kind in ("minari arrow", "lerobot") else folder,
+                   [known])  # fmt: skip
+    if kind in ("minari", "d4rl", "robomimic"):
+        with h5py.File(path, "a") as file:
+            if name in file:
+                del file[name]
+            file[name] = values
+        return path
+    if kind == "lerobot":
+        file = path / "data/chunk-000/file-000.parquet"
+        table = pq.read_table(file)
+    else:
+        file = path / "0/part-0.arrow"
+        with pa.OSFile(str(file), "rb") as source:
+            table = pa.ipc.open_file(source).read_all()
+        values = np.append(values, 0)  # the row of padding
+    name, *inner = name.split("/")
+    column = pa.array(values)
+    if inner:
+        column = pa.StructArray.from_arrays([column], inner)
+    if name in table.column_names:
+        table = table.drop_columns(name)
+    table = table.append_column(name, column)
+    if kind == "lerobot":
+        pq.write_table(table, file)
+    else:
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+    return path
+
+
+@pytest.mark.parametrize(("kind", "name"), [(k, name) for k in FLAGS for name in FLAGS[k]])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_flags_that_are_no_numbers_are_neither_true_nor_false(kind, name, value, dtype, tmp_path):
+    path = with_flags(kind, tmp_path, name, np.array([0, value, 1], dtype))
+    said = rf"{name.split('/')[-1]} of step 1 is {value}, neither true nor false; mend the file"
+    refused(path, CorruptError, said, **SAID.get(kind, {}))
+
+
+@pytest.mark.parametrize(("kind", "name"), [(k, name) for k in FLAGS for name in FLAGS[k]])
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64, np.float32, np.float64])
+def test_flags_may_be_numbers_of_any_dtype(kind, name, dtype, tmp_path):
+    path = with_flags(kind, tmp_path, name, np.array([0, 0, 1], dtype))
+    (episode,) = read(path, **SAID.get(kind, {}))
+    if "success" in name or "achieved" in name:
+        assert episode.success is True
+    else:
+        ended = episode.terminated | episode.truncated
+        assert ended.tolist() == [False, False, True]
+
+
+def test_the_row_of_padding_may_have_any_flags(tmp_path):
+    path = with_flags("minari arrow", tmp_path, "terminations", np.array([0, 0, 1], np.float32))
+    file = path / "0/part-0.arrow"
+    with pa.OSFile(str(file), "rb") as source:
+        table = pa.ipc.open_file(source).read_all()
+    for name in ("terminations", "truncations", "rewards"):
+        values = np.append(np.zeros(3, np.float32), np.nan)
+        table = table.drop_columns(name).append_column(name, pa.array(values))
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    (episode,) = read(path)
+    assert episode.ended == "unfinished"
+    assert episode.reward.tolist() == [0, 0, 0]
+
+
+ONE_SHORT = {"the first is missing": slice(1, None), "the last is missing": slice(None, -1)}
+
+
+@pytest.mark.parametrize("part", ONE_SHORT.values(), ids=ONE_SHORT)
+@pytest.mark.parametrize("ended", ["terminated", "truncated", "unfinished"])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_minari_without_an_observation_behind_the_last_step_is_not_whole(
+    part, ended, grouped, tmp_path
+):
+    (known,) = files.known((4,))
+    path = files.minari_hdf5(tmp_path, [known])
+    with h5py.File(path, "a") as file:
+        group = file["episode_0"]
+        del group["observations"], group["terminations"], group["truncations"]
+        group["observations/hand" if grouped else "observations"] = known.obs[part]
+        group["terminations"] = known.ends & (ended == "terminated")
+        group["truncations"] = known.ends & (ended == "truncated")
+    said = r"episode_0: 4 rewards, but observations \[4\], expected 5: .* copy the file again"
+    refused(path, CorruptError, said)
+
+
+@pytest.mark.parametrize("part", ONE_SHORT.values(), ids=ONE_SHORT)
+@pytest.mark.parametrize("kind", ["arrow", "parquet"])
+@pytest.mark.parametrize("terminated", [True, False])
+def test_tables_of_minari_without_the_row_behind_the_last_step_are_not_whole(
+    kind, part, terminated, tmp_path
+):
+    (known,) = files.known((4,))
+    path = files.minari_arrow(tmp_path / "demos", [known._replace(terminated=terminated)])
+    with pa.OSFile(str(path / "0/part-0.arrow"), "rb") as source:
+        table = pa.ipc.open_file(source).read_all()
+    short = table.slice(part.start or 0, 4)
+    told = json.loads((path / "metadata.json").read_text())
+    (path / "metadata.json").write_text(json.dumps(told | {"data_format": kind}))
+    if kind == "parquet":
+        pq.write_table(short, path / "0/part-0.parquet")
+    else:
+        with pa.ipc.new_file(path / "0/part-0.arrow", short.schema) as writer:
+            writer.write_table(short)
+    refused(path, CorruptError, rf"0/part-0.{kind}: 4 rows, expected 5")
+
+
+@pytest.mark.parametrize("kind", ["d4rl", "robomimic", "lerobot"])
+def test_one_observation_too_few_is_refused_by_formats_with_one_a_step(kind, tmp_path):
+    (known,) = files.known((4,))
+    path = written(kind, tmp_path / "demos" if kind == "lerobot" else tmp_path, [known])
+    if kind == "lerobot":
+        file = path / "data/chunk-000/file-000.parquet"
+        pq.write_table(pq.read_table(file).slice(0, 3), file)
+    else:
+        names = ["observations"] if kind == "d4rl" else ["hand", "cube"]
+        with h5py.File(path, "a") as file:
+            group = file if kind == "d4rl" else file["data/demo_0/obs"]
+            for name in names:
+                values = group[name][1:]
+                del group[name]
+                group[name] = values
+    with pytest.raises(CorruptError, match=r"4 rewards, but .*3|3 frames, expected 4"):
+        list(read(path, **SAID.get(kind, {})))
+
+
 def test_counts_that_do_not_fit_are_noticed(tmp_path):
     path = files.robomimic(tmp_path, files.known((3, 2)))
     with h5py.File(path, "a") as file:

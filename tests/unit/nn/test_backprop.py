@@ -1,4 +1,4 @@
-"""Critics by hand: the bits of autograd, through the same calls."""
+"""Critics and policies by hand: the bits of autograd, through the same calls."""
 
 import copy
 
@@ -7,7 +7,14 @@ import torch
 
 from relive import Field
 from relive.errors import InputError
-from relive.nn import Backprop, Critics, FlatParameters
+from relive.nn import (
+    CriticBackprop,
+    Critics,
+    DeterministicPolicy,
+    FlatParameters,
+    GaussianPolicy,
+    PolicyBackprop,
+)
 
 B, D = 5, 2
 
@@ -25,7 +32,7 @@ def pair(generator, *, members=3, hidden=(8, 6), obs=(4,), layer_norm=False):
     for by_hand in (True, False):
         mine = copy.deepcopy(critics)
         parameters = FlatParameters(mine)
-        backprop = Backprop(mine, parameters, targets)
+        backprop = CriticBackprop(mine, parameters, targets)
         assert backprop.by_hand
         backprop.by_hand = by_hand
         sides.append((backprop, parameters, mine))
@@ -106,8 +113,48 @@ def test_what_was_forgotten_is_not_gone_back_from(generator):
 def test_what_is_more_than_linear_layers_goes_by_autograd(generator, obs, settings):
     critics = Critics(Field(obs), D, 2, (8,), generator, **settings)
     parameters = FlatParameters(critics)
-    backprop = Backprop(critics, parameters, copy.deepcopy(critics))
+    backprop = CriticBackprop(critics, parameters, copy.deepcopy(critics))
     assert not backprop.by_hand
     q = backprop.forward(*rows(generator, obs))
     backprop.take_grad([q], [torch.ones_like(q)])
     assert parameters.grad.any()
+
+
+# -- policies ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [DeterministicPolicy, GaussianPolicy])
+@pytest.mark.parametrize("hidden", [(), (8,), (8, 6)])
+def test_a_policy_by_hand_is_that_of_autograd_bit_for_bit(generator, kind, hidden):
+    policy = kind(Field((4,)), D, hidden, generator)
+    found = []
+    batches = [torch.randn(size, 4, generator=generator) for size in (B, B, 2 * B, B)]
+    slopes = [torch.randn(2, len(obs), D, generator=generator) for obs in batches]
+    for by_hand in (True, False):
+        mine = copy.deepcopy(policy)
+        parameters = FlatParameters(mine)
+        backprop = PolicyBackprop(mine, parameters)
+        assert backprop.by_hand
+        backprop.by_hand, grads = by_hand, []
+        for obs, slope in zip(batches, slopes, strict=True):
+            outputs = as_pair(backprop.forward(obs))
+            assert all(map(torch.equal, outputs, as_pair(mine(obs))))
+            backprop.take_grad(outputs, [*slope[: len(outputs)]])
+            grads.append(parameters.grad.clone())
+        for number, (obs, slope) in enumerate(zip(batches, slopes, strict=True)):
+            outputs = as_pair(backprop.forward(obs))
+            backprop.take_grad(outputs, [*slope[: len(outputs)]], add=number > 0)
+        found.append((grads, parameters.grad))
+    assert all(map(torch.equal, *(grads for grads, _ in found)))
+    assert torch.allclose(*(total for _, total in found), atol=1e-6)
+    assert found[0][1].any()
+
+
+def as_pair(given):
+    return given if isinstance(given, tuple) else (given,)
+
+
+def test_policies_of_images_go_by_autograd(generator):
+    policy = DeterministicPolicy(Field((3, 36, 36)), D, (8,), generator)
+    backprop = PolicyBackprop(policy, FlatParameters(policy))
+    assert not backprop.by_hand

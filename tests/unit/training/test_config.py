@@ -174,6 +174,18 @@ def test_settings_survive_json(config):
     assert TrainConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("total_steps", "300", "total_steps is a whole number; given '300'"),
+        ("train_every", 4.0, r"train_every is a whole number; given 4\.0"),
+    ],
+)
+def test_settings_of_another_kind_are_refused(name, value, message):
+    with pytest.raises(ConfigError, match=message):
+        TrainConfig.from_json(dict(tiny().to_json(), **{name: value}))
+
+
 def test_settings_of_another_version_are_refused():
     plain = tiny().to_json()
     with pytest.raises(InputError, match=r"not the settings of a run: .*colour"):

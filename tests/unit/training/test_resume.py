@@ -23,7 +23,7 @@ from gymnasium.envs.registration import EnvSpec
 from safetensors.torch import load_file
 
 from relive import ReplayBuffer
-from relive.agents import DQN, C51Config
+from relive.agents import DQN, C51Config, SACConfig
 from relive.errors import ConfigError, CorruptError, InputError, UnsupportedError
 from relive.storage import files
 from relive.training import loop, resume, run
@@ -254,6 +254,25 @@ def test_a_run_that_has_ended_is_left_alone(tmp_path):
     with pytest.raises(InputError, match="has come to its end"):
         resume(tmp_path)
     assert (tmp_path / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_run_that_has_ended_can_be_made_longer(tmp_path):
+    # no schedule depends on the length of a run of SAC, so the longer one is as if from the start
+    config = dataclasses.replace(
+        tiny(env="Pendulum-v1", replay={"sampler": "uniform"}), agent=SACConfig(hidden=(16,))
+    )
+    whole, short = tmp_path / "whole", tmp_path / "short"
+    run(dataclasses.replace(config, out=whole, total_steps=500))
+    run(dataclasses.replace(config, out=short))
+    listener = Listener()
+    longer = dataclasses.replace(run_settings(short), total_steps=500)
+    assert resume(short, [listener], config=longer).ended.step == 500
+    assert listener.records[0].changed == {"total_steps": "300 before, 500 now"}
+    assert_same_run(whole, short)
+    with pytest.raises(InputError, match="unless it is given more total_steps than 500"):
+        resume(short)
+    with pytest.raises(ConfigError, match="total_steps was 500, given 300"):
+        resume(short, config=dataclasses.replace(longer, total_steps=300))
 
 
 def test_a_run_that_was_never_saved_says_so(stopped):

@@ -180,6 +180,15 @@ def test_a_run_that_was_stopped_or_failed_says_how_it_goes_on_if_it_was_saved(
     assert "go on" not in shown(live=live, records=[began, whole])
 
 
+def test_a_slow_run_that_nobody_watches_tells_something_every_minute():
+    slow = [
+        TrainingProgress(**{**_fields(PROGRESS), "step": step, "seconds": 25.0 * step})
+        for step in range(1, 14)  # a line for 15 of the 300 steps would come once in 6 minutes
+    ]
+    lines = shown(live=False, records=[RECORDS[0], *slow]).splitlines()[1:]
+    assert [int(line.split()[1]) for line in lines] == [1, 4, 7, 10, 13]
+
+
 def test_the_mean_return_goes_on_after_a_break():
     resumed = RunResumed(
         step=100, config=tiny().to_json(), versions={}, episodes=7, last_returns=(11.0, 7.0),

@@ -192,6 +192,28 @@ def test_the_mode_is_read_from_the_environment():
     assert mode_of(gym.make("CartPole-v1")) == "disabled"
 
 
+def test_a_single_environment_that_resets_itself_is_known_by_its_wrapper():
+    env = gym.wrappers.TransformReward(gym.wrappers.Autoreset(gym.make("CartPole-v1")), abs)
+    assert mode_of(env) == "next_step"
+    buffer = ReplayBuffer.for_env(env, 100)
+    env.action_space.seed(0)
+    obs, _ = env.reset(seed=0)
+    ended = []
+    for _ in range(100):
+        action = env.action_space.sample()
+        next_obs, reward, terminated, truncated, _ = env.step(action)
+        buffer.add(
+            obs=obs, action=action, reward=reward, next_obs=next_obs,
+            terminated=terminated, truncated=truncated,
+        )  # fmt: skip
+        obs = next_obs
+        ended.append(terminated or truncated)
+    resets = sum(ended[:-1])
+    assert resets > 2
+    assert buffer.stats()["dropped_reset_rows"] == resets
+    assert len(buffer) == 100 - resets
+
+
 def test_an_environment_that_does_not_say_its_mode_is_refused():
     class Silent:
         num_envs = 2
