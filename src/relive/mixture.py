@@ -62,6 +62,11 @@ class Mixture:
         self._owed = [0.0] * len(self.buffers)
         self._lock = fork_safe_lock()
 
+    def __reduce__(self) -> Any:
+        """Of copies of the buffers, with the rows that each is owed."""
+        with self._lock:
+            return _mixed_again, (self.buffers, self.shares, list(self._owed))
+
     @property
     def device(self) -> torch.device:
         """Where the buffers live."""
@@ -235,6 +240,14 @@ class Mixture:
         """
         wanted = vector("ids", ids, torch.int64, self.device)
         return wanted >> SOURCE_BITS, _without_source(wanted)
+
+
+def _mixed_again(
+    buffers: tuple[ReplayBuffer, ...], shares: tuple[float, ...], owed: list[float]
+) -> Mixture:
+    mixture = Mixture(buffers, shares)
+    mixture.shares, mixture._owed = shares, owed  # to the last bit
+    return mixture
 
 
 def _check_parts(buffers: Any, shares: Any) -> None:

@@ -1,5 +1,8 @@
 """Several buffers in one batch."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -195,6 +198,25 @@ def test_wrong_calls_are_refused():
     assert len(mixture) == 40
     assert "0.5 of ReplayBuffer" in repr(mixture)
     assert mixture.device == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    "again",
+    [copy.deepcopy, lambda mixture: pickle.loads(pickle.dumps(mixture))],
+    ids=["deepcopy", "pickle"],
+)
+def test_a_copy_of_a_mixture_draws_what_the_mixture_draws(again):
+    mixture = Mixture([filled(100), filled(200)], shares=[1, 2.2])
+    mixture.sample(5)  # a share of a row is owed
+    other = again(mixture)
+    for _ in range(5):
+        expected, batch = mixture.sample(5), other.sample(5)
+        assert batch.ids.tolist() == expected.ids.tolist()
+        assert batch.reward.tolist() == expected.reward.tolist()
+        other.update_priorities(batch.ids, torch.arange(5.0))
+        mixture.update_priorities(expected.ids, torch.arange(5.0))
+    other.buffers[0].clear()
+    assert len(mixture) == 40
 
 
 def test_batches_of_a_mixture_are_drawn_ahead():

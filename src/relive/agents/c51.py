@@ -141,7 +141,7 @@ class ReturnNetwork(nn.Module):
             dueling=config.dueling,
             layer=layer,
         )
-        support = torch.linspace(config.v_min, config.v_max, config.atoms)
+        support = torch.linspace(config.v_min, config.v_max, config.atoms, dtype=torch.float32)
         self.register_buffer("support", support, persistent=False)
 
     def forward(self, obs: Observation) -> Tensor:
@@ -291,6 +291,7 @@ class C51(CopiedByState):
         """Whether the target network moves at an update; the first is 1."""
         return update % self.config.target_period == 0
 
+    @torch.inference_mode(False)  # gradients are taken wherever it is called
     def learn(self, batches: Sequence[Batch], due: bool) -> UpdateResult:
         """What `update` does on the device: equal calls launch equal work.
 

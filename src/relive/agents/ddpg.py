@@ -220,6 +220,7 @@ class DDPG(CopiedByState):
         """Whether the policy moves at an update: always."""
         return True
 
+    @torch.inference_mode(False)  # gradients are taken wherever it is called
     def learn(self, batches: Sequence[Batch], due: bool) -> UpdateResult:  # noqa: ARG002
         """What `update` does on the device: equal calls launch equal work.
 

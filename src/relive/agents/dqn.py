@@ -248,6 +248,7 @@ class DQN(CopiedByState):
         """Whether the target network moves at an update; the first is 1."""
         return update % self.config.target_period == 0
 
+    @torch.inference_mode(False)  # gradients are taken wherever it is called
     def learn(self, batches: Sequence[Batch], due: bool) -> UpdateResult:
         """What `update` does on the device: equal calls launch equal work.
 

@@ -197,7 +197,8 @@ class SAC(CopiedByState):
         self.updates = 0
         self.exploration = RandomStream.spawned(self.rng, self.device)
         self._of_policy = {  # at the last step of the policy
-            name: torch.zeros((), device=self.device) for name in ("actor_loss", "entropy")
+            name: torch.zeros((), dtype=torch.float32, device=self.device)
+            for name in ("actor_loss", "entropy")
         }
 
     @property
@@ -279,6 +280,7 @@ class SAC(CopiedByState):
         """Whether policy and temperature move at an update; the first is 1."""
         return update % self.config.policy_delay == 0
 
+    @torch.inference_mode(False)  # gradients are taken wherever it is called
     def learn(self, batches: Sequence[Batch], due: bool) -> UpdateResult:
         """What `update` does on the device: equal calls launch equal work.
 

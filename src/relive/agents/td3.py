@@ -163,7 +163,9 @@ class TD3(CopiedByState):
         )
         self.updates = 0
         self.exploration = RandomStream.spawned(self.rng, self.device)
-        self._actor_loss = torch.zeros((), device=self.device)  # of the last step of the policy
+        self._actor_loss = torch.zeros(
+            (), dtype=torch.float32, device=self.device
+        )  # of the last step of the policy
 
     @property
     def policy(self) -> DeterministicPolicy:
@@ -243,6 +245,7 @@ class TD3(CopiedByState):
         """Whether policy and targets move at an update; the first is 1."""
         return update % self.config.policy_delay == 0
 
+    @torch.inference_mode(False)  # gradients are taken wherever it is called
     def learn(self, batches: Sequence[Batch], due: bool) -> UpdateResult:
         """What `update` does on the device: equal calls launch equal work.
 

@@ -123,7 +123,7 @@ class Temperature(nn.Module):
 
     def __init__(self, first: float) -> None:
         super().__init__()
-        self.log = nn.Parameter(torch.tensor([first]).log())
+        self.log = nn.Parameter(torch.tensor([first], dtype=torch.float32).log())
 
     def forward(self) -> Tensor:
         """The number, `[]`."""

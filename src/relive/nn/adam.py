@@ -39,7 +39,7 @@ class Adam:
         self._betas, self._eps = betas, eps
         self.first = torch.zeros_like(self._vector)
         self.second = torch.zeros_like(self._vector)
-        self.steps = torch.zeros((), device=self._vector.device)
+        self.steps = torch.zeros((), dtype=torch.float32, device=self._vector.device)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """The moments and the steps made so far."""

@@ -96,7 +96,8 @@ class _Pass:
 class CriticBackprop:
     """Values of critics, and what follows from the slope of a loss at them.
 
-    Values are forgotten at the next call for any: what goes backwards is the last `forward`.
+    Values are forgotten at the next call for any: what goes backwards is the last `forward`,
+    through weights as they are then. Hooks of autograd are not called.
 
     Args:
         critics: Whose values are asked for.
@@ -117,6 +118,7 @@ class CriticBackprop:
         self._layers: dict[int, list[_Layer]] = {}  # by the number of critics that are asked
         self._target_layers: list[_Layer] = []
         self._last: _Pass | None = None
+        self._values: Tensor | None = None  # as they were given
 
     def forward(self, obs: Observation, action: Tensor, members: int | None = None) -> Tensor:
         """As `Critics.forward`, bit for bit; by hand without a graph.
@@ -136,7 +138,8 @@ class CriticBackprop:
             x = self._critics.features(obs, action)
             self._make_room(len(x))
             self._last = _Pass(self._layers[members], x.expand(members, *x.shape))
-            return self._last.output.squeeze(2)
+            self._values = self._last.output.squeeze(2)
+            return self._values
 
     @torch.no_grad()
     def target(self, obs: Observation, action: Tensor) -> Tensor:
@@ -160,13 +163,18 @@ class CriticBackprop:
             add: To what is there, instead of in its place.
 
         Raises:
-            InputError: There are no values to go back from.
+            InputError: There are no values to go back from, or they are others, or not of all.
         """
         if not self.by_hand:
             self._parameters.take_grad(outputs, slopes, add=add)
             return
+        last = _known(self._last)
+        if outputs[0] is not self._values or len(outputs[0]) != self._critics.members.members:
+            raise InputError(
+                "the gradient is that of all critics' last values, as forward gave them"
+            )
         with torch.no_grad():
-            _known(self._last).take_grad(slopes[0].unsqueeze(2), self._grads, add=add)
+            last.take_grad(slopes[0].unsqueeze(2), self._grads, add=add)
 
     def to_action(self, q: Tensor, slope: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """A step back, towards the parameters of the policy that has chosen the action.
@@ -287,6 +295,7 @@ def _grads(layers: Any) -> list[tuple[Tensor, Tensor]]:
     ]
 
 
+@torch.inference_mode(False)  # for use in and outside of it
 def _with_memory(layers: Any, rows: int) -> list[_Layer]:
     """Layers with memory for so many rows.
 

@@ -28,8 +28,9 @@ class EnsembleLinear(nn.Module):
         self, members: int, in_features: int, out_features: int, generator: torch.Generator
     ) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(members, in_features, out_features))
-        self.bias = nn.Parameter(torch.empty(members, 1, out_features))
+        shape = members, in_features, out_features
+        self.weight = nn.Parameter(torch.empty(shape, dtype=torch.float32))
+        self.bias = nn.Parameter(torch.empty(members, 1, out_features, dtype=torch.float32))
         fill_uniform(self, fan_in=in_features, generator=generator)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -42,8 +43,8 @@ class EnsembleLayerNorm(nn.Module):
 
     def __init__(self, members: int, features: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(members, 1, features))
-        self.bias = nn.Parameter(torch.zeros(members, 1, features))
+        self.weight = nn.Parameter(torch.ones(members, 1, features, dtype=torch.float32))
+        self.bias = nn.Parameter(torch.zeros(members, 1, features, dtype=torch.float32))
 
     def forward(self, x: Tensor) -> Tensor:
         """As `x`."""

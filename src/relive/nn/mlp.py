@@ -33,12 +33,12 @@ def linear(in_features: int, out_features: int, generator: torch.Generator) -> n
 
 
 def without_values(kind: type[M], *args: Any) -> M:
-    """A module whose parameters hold no values yet; nothing is drawn from the global generator.
+    """A float32 module without values in it yet; nothing is drawn from the global generator.
 
     As `nn.utils.skip_init`, which goes through a device that takes a second to import.
     """
     blank = type(kind.__name__, (kind,), {"reset_parameters": lambda _: None})
-    module: M = blank(*args)
+    module: M = blank(*args, dtype=torch.float32)
     module.__class__ = kind
     return module
 
@@ -78,7 +78,11 @@ class MLP(nn.Module):
         super().__init__()
         widths = [in_features, *hidden]
         self.layers = nn.ModuleList(layer(*pair, generator) for pair in itertools.pairwise(widths))
-        self.norms = nn.ModuleList(map(nn.LayerNorm, hidden)) if layer_norm else None
+        self.norms = (
+            nn.ModuleList(nn.LayerNorm(width, dtype=torch.float32) for width in hidden)
+            if layer_norm
+            else None
+        )
         self.out_features = widths[-1]
 
     def forward(self, x: Tensor) -> Tensor:

@@ -41,14 +41,18 @@ class NoisyLinear(nn.Module):
         bound = 1.0 / math.sqrt(in_features)
         shape = out_features, in_features
         means = (
-            torch.empty(size).uniform_(-bound, bound, generator=generator)
+            torch.empty(size, dtype=torch.float32).uniform_(-bound, bound, generator=generator)
             for size in (shape, shape[:1])
         )
         self.weight, self.bias = map(nn.Parameter, means)
-        self.weight_sigma = nn.Parameter(torch.full(shape, sigma * bound))
-        self.bias_sigma = nn.Parameter(torch.full(shape[:1], sigma * bound))
-        self.register_buffer("noise_in", torch.zeros(in_features), persistent=False)
-        self.register_buffer("noise_out", torch.zeros(out_features), persistent=False)
+        self.weight_sigma = nn.Parameter(torch.full(shape, sigma * bound, dtype=torch.float32))
+        self.bias_sigma = nn.Parameter(torch.full(shape[:1], sigma * bound, dtype=torch.float32))
+        self.register_buffer(
+            "noise_in", torch.zeros(in_features, dtype=torch.float32), persistent=False
+        )
+        self.register_buffer(
+            "noise_out", torch.zeros(out_features, dtype=torch.float32), persistent=False
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """`[B, out_features]` of `x` `[B, in_features]`."""

@@ -28,6 +28,7 @@ class RandomStream:
     def __init__(self, seed: int, device: torch.device | str = "cpu") -> None:
         self.device = numbered(device)
         self.generator = torch.Generator(self.device).manual_seed(seed)
+        self._kind: Any = {"dtype": torch.float32, "device": self.device}
 
     @classmethod
     def spawned(cls, rng: np.random.Generator, device: torch.device | str) -> RandomStream:
@@ -36,7 +37,7 @@ class RandomStream:
 
     def uniform(self, *shape: int) -> Tensor:
         """Draws from [0, 1), float32 `[*shape]`."""
-        return torch.rand(shape, generator=self.generator, device=self.device)
+        return torch.rand(shape, generator=self.generator, **self._kind)
 
     def integers(self, end: int, count: int) -> Tensor:
         """Draws of 0 ... end - 1, int64 `[count]`."""
@@ -55,11 +56,11 @@ class RandomStream:
 
     def normal(self, *shape: int) -> Tensor:
         """Draws of the standard normal, float32 `[*shape]`."""
-        return torch.randn(shape, generator=self.generator, device=self.device)
+        return torch.randn(shape, generator=self.generator, **self._kind)
 
     def choose(self, count: int, among: int) -> Tensor:
         """`count` different numbers of 0 ... among - 1, each subset as likely; int64 `[count]`."""
-        keys = torch.rand(among, generator=self.generator, device=self.device)
+        keys = self.uniform(among)
         return keys.topk(count).indices
 
     def state_dict(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -222,6 +223,48 @@ def test_no_setting_makes_an_update_wait(kind, settings):
     batch = buffer.sample(16)
     with no_waits():
         agent.update(batch)
+
+
+@every
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_an_update_is_the_same_where_gradients_are_switched_off(kind, mode):
+    batches = [rows_for(kind).sample(16) for _ in range(4)]
+    agent, twin = make(kind), make(kind)
+    for number, batch in enumerate(batches):
+        with mode() if number % 2 else nullcontext():
+            agent.update(batch)
+        twin.update(batch)
+    assert agent.updates == 4
+    assert all(map(torch.equal, agent.policy.parameters(), twin.policy.parameters()))
+
+
+@every
+def test_a_default_dtype_changes_nothing(kind):
+    settings = [{}]
+    if kind == "c51":
+        settings.append({"noisy_sigma": 0.5, "dueling": True})
+    if kind == "sac":
+        settings.append({"layer_norm": True, "critics": 3, "target_critics": 2})
+    buffer = rows_for(kind)
+    batches = [buffer.sample(16) for _ in range(3)]
+    images = {"img": Field((3, 12, 12), torch.uint8), "state": Field((2,))}
+    seen = {"img": np.zeros((2, 3, 12, 12), np.uint8), "state": np.zeros((2, 2), np.float32)}
+    for given in settings:
+        agents = []
+        for dtype in (torch.float32, torch.float64):
+            torch.set_default_dtype(dtype)
+            try:
+                agents.append(agent := make(kind, **given))
+                agent.act(SEEN, 0.5)
+                agent.explore(torch.from_numpy(SEEN), 0.5)
+                for batch in batches:
+                    agent.update(batch)
+                assert make(kind, images, **given).act_greedy(seen).dtype != np.float64
+            finally:
+                torch.set_default_dtype(torch.float32)
+        one, other = agents
+        assert all(map(torch.equal, one.policy.parameters(), other.policy.parameters()))
+        assert one.act(SEEN, 0.5).tolist() == other.act(SEEN, 0.5).tolist()
 
 
 # -- saving ------------------------------------------------------------------------------------

@@ -107,6 +107,16 @@ def test_what_was_forgotten_is_not_gone_back_from(generator):
         backprop.to_action(q, torch.ones_like(q), torch.zeros(B, D))
 
 
+def test_other_values_than_the_last_of_all_critics_are_not_gone_back_from(generator):
+    (backprop, *_), _ = pair(generator)
+    old = backprop.forward(*rows(generator))
+    backprop.forward(*rows(generator))
+    first = backprop.forward(*rows(generator), members=1)
+    for q in (old, first):
+        with pytest.raises(InputError, match="all critics' last values"):
+            backprop.take_grad([q], [torch.ones_like(q)])
+
+
 @pytest.mark.parametrize(
     ("obs", "settings"), [((3, 36, 36), {}), ((4,), {"layer_norm": True})], ids=["images", "norms"]
 )
