@@ -421,8 +421,8 @@ FAULTS = (
     Fault(
         "priorities come from the weighted error",
         "agents/dqn.py",
-        "        return loss, delta, q\n",
-        "        return loss, batch.weights * delta, q\n",
+        "        return Loss(mean, (q,), (slope,)), delta, q\n",
+        "        return Loss(mean, (q,), (slope,)), batch.weights * delta, q\n",
         ("tests/unit/agents",),
     ),
     Fault(
