@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from relive.errors import InputError
+from relive.nn.flat import gradient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -262,7 +263,7 @@ class PolicyBackprop:
             self._parameters.take_grad(outputs, slopes, add=add)
             return
         last, self._last = _known(self._last), None  # observations of a batch are lent
-        (slope,) = torch.autograd.grad(outputs, last.output, slopes)
+        (slope,) = gradient(outputs, [last.output], slopes)
         with torch.no_grad():
             last.take_grad(slope, self._grads, add=add)
 

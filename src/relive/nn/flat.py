@@ -11,9 +11,22 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import _engine_run_backward
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+def gradient(
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], slopes: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """`torch.autograd.grad`, but for what it does to `slopes` before.
+
+    To compare shapes it imports the compiler's, which takes two seconds; then 20 us at every call.
+    """
+    given = tuple(outputs), tuple(slopes), False, False, tuple(inputs), False  # as it does
+    found: tuple[Tensor, ...] = _engine_run_backward(*given, accumulate_grad=False)
+    return found
 
 
 class FlatParameters:
@@ -58,7 +71,7 @@ class FlatParameters:
             slopes: Derivative of the loss by each of them, of its shape.
             add: To what is there, instead of in its place.
         """
-        grads = torch.autograd.grad(outputs, self._parameters, slopes)
+        grads = gradient(outputs, self._parameters, slopes)
         if add:
             torch._foreach_add_(self._grads, grads)
         else:

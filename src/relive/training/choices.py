@@ -167,8 +167,10 @@ class _Products(TorchFunctionMode):
         terms = 0  # that each number of the result is the sum of
         if func is functional.linear:
             terms = args[0].shape[-1]
-        elif func is torch.baddbmm:
+        elif func in {torch.baddbmm, torch.addmm}:
             terms = args[1].shape[-1]
+        elif func in {torch.bmm, torch.mm}:
+            terms = args[0].shape[-1]
         elif func in {functional.conv2d, torch.conv2d}:
             terms = args[1][0].numel()
         if terms:  # and again on the way back, for the inputs and for the weights
