@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from relive.nn.adam import Adam
+from relive.nn.backprop import PolicyBackprop
 from relive.nn.flat import FlatParameters
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ def stand_in_for_derivatives(monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents learn something, if not the right thing; all else of an update is as it is."""
     monkeypatch.setattr(Adam, "step", _step_plainly)
     monkeypatch.setattr(FlatParameters, "take_grad", _take_something)
+    monkeypatch.setattr(PolicyBackprop, "take_grad", _take_something_of_policy)
 
 
 def _take_something(
@@ -30,6 +32,11 @@ def _take_something(
 ) -> None:
     with torch.no_grad():
         self.grad.copy_(self.vector).mul_(0.1).add_((outputs[0] * slopes[0]).sum())
+
+
+def _take_something_of_policy(self: PolicyBackprop, *given: Any, **settings: Any) -> None:
+    self._last = None
+    self._parameters.take_grad(*given, **settings)
 
 
 def _step_plainly(self: Adam, lr: float | torch.Tensor) -> None:
