@@ -17,7 +17,7 @@ import os
 import re
 import weakref
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -189,8 +189,9 @@ class Saver:
                     "writes all of this one, or into another folder"
                 )
             segments = [] if before is None else before["segments"]
-            manifest = content | write(folder, snapshot, segments)
-            write_manifest(folder, MANIFEST, manifest)
+            with _new_files(folder) as number:
+                manifest = content | write(folder, number, snapshot, segments)
+                write_manifest(folder, MANIFEST, manifest)
             self.note(folder, manifest)
             _remove_others(folder, manifest)
 
@@ -257,23 +258,26 @@ def save_note(folder: Path, note: Any) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {f"note.{k}": [array] for k, array in enumerate(kept)}
     with _turn(folder):
-        state = _write_arrays(folder, _next_number(folder), arrays, alone=False)
-        manifest = {"format": FORMAT, "settings": None, "note": plain, "segments": [], **state}
-        write_manifest(folder, MANIFEST, manifest)
+        with _new_files(folder) as number:
+            state = _write_arrays(folder, number, arrays, alone=False)
+            manifest = {"format": FORMAT, "settings": None, "note": plain, "segments": [], **state}
+            write_manifest(folder, MANIFEST, manifest)
         _remove_others(folder, manifest)
 
 
-def write(folder: Path, snapshot: Snapshot, segments: list[dict[str, Any]]) -> dict[str, Any]:
+def write(
+    folder: Path, number: int, snapshot: Snapshot, segments: list[dict[str, Any]]
+) -> dict[str, Any]:
     """Write new files for a snapshot; returns what the manifest says of them.
 
     Args:
+        number: Of the save.
         segments: Files of rows that are there.
     """
-    number = _next_number(folder)
     segments = [segment for segment in segments if segment["stop"] > snapshot.oldest]
     if snapshot.stop > snapshot.start:
         rows = snapshot.rows()
-        stored = write_bytes(folder, f"rows-{number}.bin", rows, alone=snapshot.moving)
+        stored = write_bytes(folder, _rows_file(number), rows, alone=snapshot.moving)
         new = {**stored._asdict(), "start": snapshot.start, "stop": snapshot.stop}
         segments = [*segments, new]
     return {
@@ -290,7 +294,7 @@ def _write_arrays(
 ) -> dict[str, Any]:
     """Write all that is not rows into one file; returns what the manifest says of it."""
     parts = (bytes_of(part) for array in arrays.values() for part in array)
-    stored = write_bytes(folder, f"state-{number}.bin", parts, alone=alone)
+    stored = write_bytes(folder, _state_file(number), parts, alone=alone)
     shapes = {  # of one part as it is, of several along the first axis
         name: [sum(map(len, parts)), *parts[0].shape[1:]] if parts[0].ndim else []
         for name, parts in arrays.items()
@@ -300,6 +304,40 @@ def _write_arrays(
         "state": stored._asdict(),
         "arrays": {name: [dtypes[name], shapes[name]] for name in arrays},
     }
+
+
+def _rows_file(number: int) -> str:
+    return f"rows-{number}.bin"
+
+
+def _state_file(number: int) -> str:
+    return f"state-{number}.bin"
+
+
+@contextmanager
+def _new_files(folder: Path) -> Iterator[int]:
+    """The number of a save; if that fails, its files are removed: others need the room.
+
+    It may also fail once its manifest is in place (a folder that cannot be synced, Ctrl-C): then
+    the files are those of the save that counts.
+    """
+    number = _next_number(folder)
+    try:
+        yield number
+    except BaseException:
+        with suppress(OSError):
+            if not _is_named(folder, _state_file(number)):
+                (folder / _rows_file(number)).unlink(missing_ok=True)
+                (folder / _state_file(number)).unlink(missing_ok=True)
+        raise
+
+
+def _is_named(folder: Path, file: str) -> bool:
+    """Whether the manifest there has the name of a file anywhere, even if it is damaged."""
+    try:
+        return file.encode() in (folder / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        return False
 
 
 def _next_number(folder: Path) -> int:
