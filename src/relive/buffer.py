@@ -380,20 +380,25 @@ class ReplayBuffer:
         Raises:
             InputError: fields that do not fit, no store, or a closed one; nothing has changed then.
             UnsupportedError: the store was opened to read only.
+            OSError: the store so far has no room to end its episodes; steps go there still.
         """
         if store is not None and not isinstance(store, TrajectoryStore):
             raise InputError(f"tee takes a TrajectoryStore or None; given {shown(store)}")
         with self._lock:
-            before = self._tee
+            before, after = self._tee, None
             if store is not None:
                 due = self._state.lanes[:, w.LANE_RESET].tolist()
                 resets = self._home.settings.resets == "next_step"
                 steps = self._home.intake.steps
-                self._tee = store._tee(self._home.layout, steps, due, resets=resets)
-            else:
-                self._tee = None
-            if before is not None:
-                before.finish()
+                after = store._tee(self._home.layout, steps, due, resets=resets)
+            try:
+                if before is not None:
+                    before.finish()
+            except BaseException:
+                if after is not None:
+                    after.leave()
+                raise
+            self._tee = after
 
     # Sampling
 
@@ -936,6 +941,7 @@ class ReplayBuffer:
         Raises:
             InputError: this is no such thing; nothing has changed then.
             ConfigError: settings differ; says which, and nothing has changed.
+            OSError: the disk of the store that it tees into is full; nothing has changed.
         """
         if not isinstance(state, dict) or state.keys() != {"settings", "tensors"}:
             raise InputError("state is what state_dict() gave, with settings and tensors")
@@ -947,11 +953,13 @@ class ReplayBuffer:
     def _take_over(self, tensors: dict[str, Tensor]) -> None:
         tensors = ring.repadded(self._state, tensors)
         checks.require_sound(self._state, tensors)
+        if self._tee is not None:  # first: where its disk is full, nothing has changed
+            self._tee.interrupt()
         self._state.take(tensors)
         self._home.intake.refresh()
         self._saver.forget()
         if self._tee is not None:
-            self._tee.interrupt(self._state.lanes[:, w.LANE_RESET].tolist())
+            self._tee.set_resets(self._state.lanes[:, w.LANE_RESET].tolist())
 
     def _described(self) -> dict[str, Any]:
         """The settings, as JSON."""

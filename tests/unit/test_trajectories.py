@@ -771,3 +771,91 @@ def test_after_another_state_the_store_leaves_out_the_fake_steps_that_the_buffer
         assert kept == ([4, 5] if due_then else [3, 4, 5])
         last = list(store)[-1]
         assert last.reward.tolist() == kept
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """A disk that is full as long as it says so, and stores that write at once."""
+    monkeypatch.setattr(episode_writer, "PENDING", 1)
+    real, state = episode_writer.write_all, {"full": False}
+
+    def write_all(file, chunk):
+        if state["full"]:
+            raise OSError("No space left on device")
+        real(file, chunk)
+
+    monkeypatch.setattr(episode_writer, "write_all", write_all)
+    return state
+
+
+def with_an_open_episode(store, disk):
+    """A buffer that tees 3 steps of an episode and has 2 more, and whose disk is full."""
+    buffer = ReplayBuffer(50, FIELDS)
+    buffer.tee(store)
+    add(buffer, episode_of(3, ended="neither"))
+    buffer._tee.drain()  # they wait in the store, and must go first
+    add(buffer, episode_of(2, 3, ended="neither"))
+    disk["full"] = True
+    return buffer
+
+
+@pytest.mark.parametrize("call", ["load_state_dict", "clear", "tee(None)", "tee(other)", "tee(it)"])
+def test_a_call_that_a_full_disk_refuses_has_changed_nothing(tmp_path, disk, call):
+    store, other = (TrajectoryStore(tmp_path / name, FIELDS) for name in "ab")
+    buffer = with_an_open_episode(store, disk)
+    fresh = ReplayBuffer(50, FIELDS).state_dict()
+    called = {
+        "load_state_dict": lambda: buffer.load_state_dict(fresh),
+        "clear": buffer.clear,
+        "tee(None)": lambda: buffer.tee(None),
+        "tee(other)": lambda: buffer.tee(other),
+        "tee(it)": lambda: buffer.tee(store),
+    }[call]
+    for _ in range(2):
+        with refused(buffer, OSError, "No space left"):
+            called()
+    disk["full"] = False
+    add(buffer, episode_of(2, 5, ended="neither"))  # of the same episode
+    called()
+    add(buffer, episode_of(4, 100))
+    expected = [(7, "unfinished"), (4, "terminated")]
+    after = {"tee(None)": ([], []), "tee(other)": ([], expected[1:])}.get(call)
+    assert [(e.length, e.ended) for e in store] == (expected if after is None else expected[:1])
+    assert [(e.length, e.ended) for e in other] == ([] if after is None else after[1])
+    assert store.episode(0).action.tolist() == [*range(7)]
+    store.close()
+    other.close()
+
+
+def test_a_store_that_was_not_teed_into_after_all_is_as_before(tmp_path, disk):
+    store, other = (TrajectoryStore(tmp_path / name, FIELDS) for name in "ab")
+    buffer = with_an_open_episode(store, disk)
+    with pytest.raises(OSError, match="No space left"):
+        buffer.tee(other)
+    disk["full"] = False
+    assert (store._recorder._tees, other._recorder._tees) == ([buffer._tee], [])
+    store.close()
+
+
+def test_after_a_state_that_a_full_disk_refused_fake_steps_are_left_out_as_before(tmp_path, disk):
+    buffer = ReplayBuffer(50, FIELDS, autoreset="next_step")
+    with TrajectoryStore(tmp_path, FIELDS) as store:
+        buffer.tee(store)
+        fresh = buffer.state_dict()
+        steps = episode_of(3)
+        for i in range(3):
+            buffer.add(**{key: values[i] for key, values in steps.items()})
+        buffer._tee.drain()
+        disk["full"] = True
+        with pytest.raises(OSError, match="No space left"):
+            buffer.load_state_dict(fresh)
+        disk["full"] = False
+        for first in (50, 60):  # a fake step comes first
+            buffer.add(
+                **{key: values[0] for key, values in episode_of(1, first, "neither").items()}
+            )
+        store.flush()
+        assert store.stats()["dropped_reset_rows"] == 1
+        buffer.load_state_dict(fresh)  # no fake step is due in this one
+        buffer.add(**{key: values[0] for key, values in episode_of(1, 70).items()})
+        assert [e.action.tolist() for e in store] == [[0, 1, 2], [60], [70]]

@@ -11,10 +11,13 @@ from relive.errors import CorruptError
 from relive.storage.episode_files import DATA, HEADER, INDEX
 from relive.storage.episode_index import ENTRY, UNFINISHED, Index, Run
 from relive.storage.files import write_all
+from relive.storage.writer_lock import LOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from relive.storage.writer_lock import Lock
 
 LARGE = 1 << 16  # bytes that are worth a write of their own
 PENDING = 1 << 20  # bytes held back until there is enough to write
@@ -24,7 +27,8 @@ class Writer:
     """Appends runs; nothing is in the files, nor in the index, before `write_out`.
 
     Args:
-        folder: of a store whose lock is held.
+        folder: of a store.
+        held: its lock.
         index: what it names already; grows.
         rest: bytes at the end of the index that are no entry.
 
@@ -32,8 +36,8 @@ class Writer:
         CorruptError: the data that the index names is not all there; nothing has been touched.
     """
 
-    def __init__(self, folder: Path, index: Index, rest: int) -> None:
-        self._index = index
+    def __init__(self, folder: Path, held: Lock, index: Index, rest: int) -> None:
+        self._held, self._index = held, index
         self._entries: list[bytes] = []
         self._parts: list[Any] = []
         self._waiting = 0  # bytes of parts
@@ -100,7 +104,7 @@ class Writer:
 
         Raises:
             OSError: as the file system says; what could not be written goes on waiting.
-            CorruptError: the files have been removed.
+            CorruptError: the files, or the lock, have been removed.
         """
         self._require_files()
         data, index = self._files[DATA], self._files[INDEX]
@@ -118,19 +122,26 @@ class Writer:
         self._named_end = self._end
 
     def _require_files(self) -> None:
-        """Refuse to write into files that nobody will find."""
+        """Refuse to write into files that nobody will find, or that others may write into."""
         for name, file in self._files.items():
             if os.fstat(file.fileno()).st_nlink == 0:
                 raise CorruptError(
                     f"{self._folder / name} has been removed while the store was open to write: "
                     "close it, and make another one; buffers that tee here: buffer.tee(None)"
                 )
+        if not self._held.is_there:
+            raise CorruptError(
+                f"{self._folder / LOCK} has been removed while the store was open to write, so "
+                "that another process may write too: close it, and open it again; buffers that tee "
+                "here: buffer.tee(None)"
+            )
 
     def take_back(self) -> None:
         """Drop all that has been put since `write_out`."""
         self._entries, self._parts, self._waiting = [], [], 0
         self._end = self._named_end
-        self._cut()
+        if self._held.is_there:  # else what stands there may be another writer's
+            self._cut()
 
     def close(self) -> None:
         """Close the files; what waits is gone."""

@@ -7,7 +7,7 @@ import os
 import stat
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -139,11 +139,16 @@ def write_manifest(folder: Path, name: str, content: dict[str, Any]) -> None:
     if len(text) > LARGEST_MANIFEST:
         raise InputError(f"{name} would have {len(text)} bytes; put numbers of a note into arrays")
     part = folder / f"{name}.part"
-    with part.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(folder / name)
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(folder / name)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
     sync_folder(folder)
 
 

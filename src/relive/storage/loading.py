@@ -180,7 +180,12 @@ def load_note(folder: Path) -> Any:
         CorruptError: it is damaged.
     """
     manifest = read_settings(folder)
-    arrays = _arrays(folder, manifest)
+    try:
+        arrays = _arrays(folder, manifest)
+    except CorruptError:
+        if read_settings(folder) == manifest:
+            raise
+        return load_note(folder)  # saved again while it was being read
     kept = (arrays.get(f"note.{k}") for k in range(len(arrays)))
     return unflatten(manifest.get("note"), [array for array in kept if array is not None])
 

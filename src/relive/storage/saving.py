@@ -3,6 +3,7 @@
     manifest.json              settings, what is in which file, checksums; put in place last
     rows-<save>.bin            rows of the ring written since the save before, by id
     state-<save>.bin           words, lanes, priorities, demonstrations, rows that changed, note
+    save.lock                  while a save writes; others wait for it
 
 A save writes new files and then renames the manifest, so the save before it counts until the new
 one is whole. Files that no manifest names any more are removed afterwards. Nothing in a file is
@@ -14,8 +15,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import weakref
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ from relive.ops import words as w
 from relive.storage.files import bytes_of, read_manifest, write_bytes, write_manifest
 from relive.storage.notes import flatten
 from relive.storage.snapshot import Snapshot
+from relive.storage.writer_lock import turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,12 +44,15 @@ OURS = re.compile(r"(?:rows|state)-(\d+)\.bin")  # nothing else in a folder is e
 _folders: dict[tuple[int, Path], Lock] = {}  # by process and folder
 
 
-def _folder_lock(folder: Path) -> Lock:
-    """One save of this process at a time writes into a folder.
+@contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """One save at a time writes into a folder, of all buffers and processes.
 
     A fork does not wait for what may take minutes: the child has locks of its own.
     """
-    return _folders.setdefault((os.getpid(), folder.resolve()), Lock())
+    # threads of one process wait for each other also where the file system has no locks
+    with _folders.setdefault((os.getpid(), folder.resolve()), Lock()), turn(folder):
+        yield
 
 
 class Saver:
@@ -60,7 +66,8 @@ class Saver:
     def __init__(self, state: State, lock: Any) -> None:
         self._state, self._lock = state, lock
         self._manifests: dict[Path, dict[str, Any]] = {}
-        self._running: tuple[Snapshot, Future[None], int] | None = None
+        self._running: tuple[Snapshot, Future[None]] | None = None
+        _savers.add(self)
 
     def forget(self) -> None:
         """The buffer has taken over another state: what folders hold is not part of it."""
@@ -97,13 +104,12 @@ class Saver:
     def _settle(self) -> None:
         """Wait for the save that is under way, whatever becomes of it."""
         running = self._running
-        if running is None:
-            return
-        _, future, process = running
-        if process == os.getpid():
-            future.exception()
-        else:  # forked meanwhile: the thread that writes is in the parent
-            self._running = None
+        if running is not None:
+            running[1].exception()
+
+    def leave(self) -> None:
+        """In a forked child: the thread that writes is in the parent."""
+        self._running = None
 
     def save(
         self,
@@ -148,7 +154,7 @@ class Saver:
                 return None
             done: Future[None] = Future()
             done.set_running_or_notify_cancel()  # it cannot be called off
-            self._running = snapshot, done, os.getpid()
+            self._running = snapshot, done
         Thread(target=self._write_later, args=(done, folder, snapshot, content, before)).start()
         return done
 
@@ -176,12 +182,16 @@ class Saver:
         content: dict[str, Any],
         before: dict[str, Any] | None,
     ) -> None:
-        with _folder_lock(folder):  # another buffer of this process may save there too
+        with _turn(folder):
             if before is not None and self._before(folder) != before:
-                raise InputError(f"another buffer has been saved into {folder} meanwhile")
+                raise InputError(
+                    f"another buffer has been saved into {folder} meanwhile; save again, which "
+                    "writes all of this one, or into another folder"
+                )
             segments = [] if before is None else before["segments"]
-            manifest = content | write(folder, snapshot, segments)
-            write_manifest(folder, MANIFEST, manifest)
+            with _new_files(folder) as number:
+                manifest = content | write(folder, number, snapshot, segments)
+                write_manifest(folder, MANIFEST, manifest)
             self.note(folder, manifest)
             _remove_others(folder, manifest)
 
@@ -206,6 +216,18 @@ class Saver:
     def note(self, folder: Path, manifest: dict[str, Any]) -> None:
         """This is what the folder holds now."""
         self._manifests[folder.resolve()] = manifest
+
+
+_savers: weakref.WeakSet[Saver] = weakref.WeakSet()
+
+
+def _leave_all() -> None:
+    for saver in list(_savers):
+        saver.leave()
+
+
+if hasattr(os, "register_at_fork"):  # systems that fork
+    os.register_at_fork(after_in_child=_leave_all)
 
 
 def require_free(folder: Path) -> None:
@@ -235,23 +257,27 @@ def save_note(folder: Path, note: Any) -> None:
     plain, kept = flatten(note)
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {f"note.{k}": [array] for k, array in enumerate(kept)}
-    state = _write_arrays(folder, _next_number(folder), arrays, alone=False)
-    manifest = {"format": FORMAT, "settings": None, "note": plain, "segments": [], **state}
-    write_manifest(folder, MANIFEST, manifest)
-    _remove_others(folder, manifest)
+    with _turn(folder):
+        with _new_files(folder) as number:
+            state = _write_arrays(folder, number, arrays, alone=False)
+            manifest = {"format": FORMAT, "settings": None, "note": plain, "segments": [], **state}
+            write_manifest(folder, MANIFEST, manifest)
+        _remove_others(folder, manifest)
 
 
-def write(folder: Path, snapshot: Snapshot, segments: list[dict[str, Any]]) -> dict[str, Any]:
+def write(
+    folder: Path, number: int, snapshot: Snapshot, segments: list[dict[str, Any]]
+) -> dict[str, Any]:
     """Write new files for a snapshot; returns what the manifest says of them.
 
     Args:
+        number: Of the save.
         segments: Files of rows that are there.
     """
-    number = _next_number(folder)
     segments = [segment for segment in segments if segment["stop"] > snapshot.oldest]
     if snapshot.stop > snapshot.start:
         rows = snapshot.rows()
-        stored = write_bytes(folder, f"rows-{number}.bin", rows, alone=snapshot.moving)
+        stored = write_bytes(folder, _rows_file(number), rows, alone=snapshot.moving)
         new = {**stored._asdict(), "start": snapshot.start, "stop": snapshot.stop}
         segments = [*segments, new]
     return {
@@ -268,7 +294,7 @@ def _write_arrays(
 ) -> dict[str, Any]:
     """Write all that is not rows into one file; returns what the manifest says of it."""
     parts = (bytes_of(part) for array in arrays.values() for part in array)
-    stored = write_bytes(folder, f"state-{number}.bin", parts, alone=alone)
+    stored = write_bytes(folder, _state_file(number), parts, alone=alone)
     shapes = {  # of one part as it is, of several along the first axis
         name: [sum(map(len, parts)), *parts[0].shape[1:]] if parts[0].ndim else []
         for name, parts in arrays.items()
@@ -278,6 +304,40 @@ def _write_arrays(
         "state": stored._asdict(),
         "arrays": {name: [dtypes[name], shapes[name]] for name in arrays},
     }
+
+
+def _rows_file(number: int) -> str:
+    return f"rows-{number}.bin"
+
+
+def _state_file(number: int) -> str:
+    return f"state-{number}.bin"
+
+
+@contextmanager
+def _new_files(folder: Path) -> Iterator[int]:
+    """The number of a save; if that fails, its files are removed: others need the room.
+
+    It may also fail once its manifest is in place (a folder that cannot be synced, Ctrl-C): then
+    the files are those of the save that counts.
+    """
+    number = _next_number(folder)
+    try:
+        yield number
+    except BaseException:
+        with suppress(OSError):
+            if not _is_named(folder, _state_file(number)):
+                (folder / _rows_file(number)).unlink(missing_ok=True)
+                (folder / _state_file(number)).unlink(missing_ok=True)
+        raise
+
+
+def _is_named(folder: Path, file: str) -> bool:
+    """Whether the manifest there has the name of a file anywhere, even if it is damaged."""
+    try:
+        return file.encode() in (folder / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        return False
 
 
 def _next_number(folder: Path) -> int:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from relive.errors import UnsupportedError
 
 if TYPE_CHECKING:
     import io
+    from collections.abc import Iterator
     from pathlib import Path
 
-LOCK = "lock"
+LOCK, TURN = "lock", "save.lock"
+BY_FOLDER = os.stat in os.supports_dir_fd  # elsewhere a file that is open cannot be removed
 
 
 class Lock:
@@ -27,30 +30,114 @@ class Lock:
     """
 
     def __init__(self, folder: Path, instead: str) -> None:
-        self._file = (folder / LOCK).open("a+b", buffering=0)
-        if not _lock(self._file):
-            self._file.seek(0)
-            holder = self._file.read(20).decode(errors="replace") or "unknown"
-            self._file.close()
-            raise UnsupportedError(
-                f"{folder} is being written by process {holder}, and has one writer at a time; "
-                f"{instead}"
-            )
-        self._file.truncate(0)
-        self._file.write(str(os.getpid()).encode())
+        self._folder = os.open(folder, os.O_RDONLY) if BY_FOLDER else None
+        try:
+            self._file = self._taken(folder, instead)
+        except BaseException:
+            self._close_folder()
+            raise
+
+    def _taken(self, folder: Path, instead: str) -> io.FileIO:
+        while True:
+            file = (folder / LOCK).open("a+b", buffering=0)
+            try:
+                if not _lock(file):
+                    file.seek(0)
+                    holder = file.read(20).decode(errors="replace") or "unknown"
+                    raise UnsupportedError(
+                        f"{folder} is being written by process {holder}, and has one writer at a "
+                        f"time; {instead}"
+                    )
+                if self._has_name(file):
+                    file.truncate(0)
+                    file.write(str(os.getpid()).encode())
+                    return file
+            except BaseException:
+                file.close()
+                raise
+            file.close()  # it was removed before it was ours: whoever comes next takes another file
+
+    @property
+    def is_there(self) -> bool:
+        """Whether others see it: where its file was removed, another process may write too."""
+        return self._has_name(self._file)
+
+    def _has_name(self, file: io.FileIO) -> bool:
+        return self._folder is None or _is_called(file, LOCK, self._folder)
 
     def release(self) -> None:
         """Let go, for every process that has inherited it."""
         _unlock(self._file)
-        self._file.close()
+        self.leave()
 
     def leave(self) -> None:
         """Close it in a forked child; the parent goes on holding it."""
         self._file.close()
+        self._close_folder()
+
+    def _close_folder(self) -> None:
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            os.close(folder)
+
+
+@contextmanager
+def turn(folder: Path) -> Iterator[None]:
+    """Waits while another process is in here for the same folder; leaves no file behind.
+
+    Where the file system has no locks, nobody waits.
+
+    Raises:
+        OSError: as the file system says.
+    """
+    while True:
+        file = (folder / TURN).open("a+b", buffering=0)
+        _turns.add(file)
+        try:
+            with suppress(OSError):  # there are no locks
+                _wait(file)
+            if _is_called(file, folder / TURN):
+                break
+        except BaseException:
+            _end(file)
+            raise
+        _end(file)  # whoever had it has removed it
+    try:
+        yield
+    finally:
+        _remove(file, folder / TURN)
+        _end(file)
+
+
+_turns: set[io.FileIO] = set()
+
+
+def _end(file: io.FileIO) -> None:
+    _turns.discard(file)
+    file.close()
+
+
+def _leave_turns() -> None:
+    """In a forked child: the threads that have a turn are in the parent."""
+    while _turns:
+        _turns.pop().close()
+
+
+if hasattr(os, "register_at_fork"):  # systems that fork
+    os.register_at_fork(after_in_child=_leave_turns)
+
+
+def _is_called(file: io.FileIO, name: str | Path, folder: int | None = None) -> bool:
+    """Whether an open file still has its name; in an open folder, wherever that has been moved."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(name, dir_fd=folder))
+    except FileNotFoundError:
+        return False
 
 
 if sys.platform == "win32":
     import msvcrt
+    import time
 
     def _lock(file: io.FileIO) -> bool:
         file.seek(64)  # behind the number that others read
@@ -60,9 +147,19 @@ if sys.platform == "win32":
             return False
         return True
 
+    def _wait(file: io.FileIO) -> None:
+        while not _lock(file):
+            time.sleep(0.05)
+
     def _unlock(file: io.FileIO) -> None:
         file.seek(64)
         msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)
+
+    def _remove(file: io.FileIO, path: Path) -> None:
+        with suppress(OSError):  # there is no lock, or others wait for this very file
+            _unlock(file)
+            file.close()  # a file that is open cannot be removed
+            path.unlink()
 
 else:
     import fcntl
@@ -74,5 +171,14 @@ else:
             return False
         return True
 
+    def _wait(file: io.FileIO) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX)
+
     def _unlock(file: io.FileIO) -> None:
         fcntl.flock(file, fcntl.LOCK_UN)
+
+    def _remove(file: io.FileIO, path: Path) -> None:
+        with suppress(OSError):
+            path.unlink()  # while it is ours: whoever waits for it sees that and makes another
+        with suppress(OSError, ValueError):
+            _unlock(file)

@@ -52,7 +52,7 @@ class Recorder:
         self._folder, self._held = folder, held
         self._refusal: InputError | UnsupportedError | None = None
         self._tees: list[Tee] = []
-        self._writer = Writer(folder, index, rest)
+        self._writer = Writer(folder, held, index, rest)
         self.rest = self._writer.rest
         self.dropped_reset_rows = self.ready_made_rows = 0
         _recorders.add(self)

@@ -49,7 +49,7 @@ class Tee:
         self._recorder, self._layout = recorder, layout
         self._guard = recorder.guard
         self._lanes = [recorder.lane(env, resets=resets, writes=False) for env in range(num_envs)]
-        self._set_resets(resets_due)
+        self.set_resets(resets_due)
         self._given = steps.numpy()
         self._room = max(1, STAGED // (num_envs * row_bytes))
         self._staged = np.empty((self._room, num_envs, row_bytes), np.uint8)
@@ -112,28 +112,29 @@ class Tee:
             for env in lanes:
                 self._lanes[env].cut()
 
-    def interrupt(self, resets_due: list[bool] | None = None) -> None:
-        """What comes next does not go on from what came before.
-
-        Args:
-            resets_due: `[E]`, the lanes whose next step is a fake one; None: those that were.
-        """
+    def interrupt(self) -> None:
+        """What comes next does not go on from what came before; raises as `drain` does."""
         with self._guard:
             self.drain()
             for lane in self._lanes:
                 lane.close(UNFINISHED)
-            if resets_due is not None:
-                self._set_resets(resets_due)
 
-    def _set_resets(self, due: list[bool]) -> None:
-        for lane, is_due in zip(self._lanes, due, strict=True):
-            lane.reset_due = bool(is_due)
+    def set_resets(self, due: list[bool]) -> None:
+        """The lanes whose next step is a fake one, `[E]`."""
+        with self._guard:
+            for lane, is_due in zip(self._lanes, due, strict=True):
+                lane.reset_due = bool(is_due)
 
     def finish(self) -> None:
-        """The buffer writes here no more."""
+        """The buffer writes here no more; where this raises, as `drain` does, it still does."""
         with self._guard:
             if self._recorder.is_open:
                 self.interrupt()
+            self.leave()
+
+    def leave(self) -> None:
+        """The buffer writes here no more, and has left nothing to be ended."""
+        with self._guard:
             self._recorder.forget(self)
 
     def drain(self) -> None:

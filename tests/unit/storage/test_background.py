@@ -174,7 +174,7 @@ def test_a_program_that_ends_waits_for_it(tmp_path):
 def test_a_child_forked_meanwhile_has_no_save_to_wait_for(tmp_path):
     code = """
 import os, sys, threading, torch
-from tests.unit.storage.test_saving import numbered
+from tests.unit.storage.test_saving import numbered, write
 from relive.storage import files
 torch.set_num_threads(1)
 begun, opened, write_all = threading.Event(), threading.Event(), files.write_all
@@ -189,7 +189,10 @@ assert begun.wait(60)
 child = os.fork()
 opened.set()
 if child == 0:
+    assert not b.is_saving
+    write(b, 2000)  # no row is kept back for the save
     b.clear()
+    assert not b.is_saving
     b.save(sys.argv[1] + "/child", background=True).result(60)
     os._exit(len(b))
 assert os.waitpid(child, 0)[1] == 0

@@ -12,9 +12,18 @@ import numpy as np
 import pytest
 import torch
 
-from relive import CorruptError, Episode, Field, InputError, ReplayBuffer, TrajectoryStore
-from relive.storage import episode_files, episode_writer, files
+from relive import (
+    CorruptError,
+    Episode,
+    Field,
+    InputError,
+    ReplayBuffer,
+    TrajectoryStore,
+    UnsupportedError,
+)
+from relive.storage import episode_files, episode_writer, files, writer_lock
 from relive.storage.episode_index import ENTRY, OPEN, TERMINATED, UNFINISHED, Index, Run
+from relive.storage.episode_writer import Writer
 
 FIELDS = {"obs": Field((2,)), "action": Field((), torch.int16)}
 TYPED = (CorruptError, InputError)
@@ -377,3 +386,74 @@ def test_places_of_observations_that_make_no_sense_are_refused(tmp_path, positio
             runs.join(entries, [np.frombuffer(body, np.uint8)])
         with pytest.raises(CorruptError, match="are no run of 3 steps"):
             runs.join(entries, [np.frombuffer(body[:-1], np.uint8)])
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files that are open cannot be removed there")
+@pytest.mark.parametrize("how", ["removed", "moved", "another"])
+def test_a_store_whose_lock_is_gone_lets_a_second_writer_be_the_only_one(made, how):
+    first = TrajectoryStore(made)
+    first.append(**steps(2))
+    if how == "removed":
+        (made / "lock").unlink()
+    elif how == "moved":
+        (made / "lock").rename(made.parent / "stale")
+    else:
+        (made / "new").write_bytes(b"")
+        (made / "new").replace(made / "lock")
+    with TrajectoryStore(made) as second:
+        second.append(**steps(5))
+        for call in (lambda: first.append(**steps(3)), first.flush, first.close):
+            with pytest.raises(CorruptError, match=r"lock has been removed while .* open it again"):
+                call()
+        second.append(**steps(4))
+        expected = contents(second)
+    with TrajectoryStore(made) as again:
+        assert contents(again) == expected
+        assert [len(episode) for episode in again][-3:] == [2, 5, 4]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files that are open cannot be removed there")
+def test_an_append_that_loses_the_lock_on_its_way_leaves_the_second_writer_alone(made, monkeypatch):
+    first = TrajectoryStore(made)
+    real = Writer.put
+
+    def put(*what):
+        monkeypatch.undo()
+        (made / "lock").unlink()
+        with TrajectoryStore(made) as second:
+            second.append(**steps(5))
+        return real(*what)
+
+    monkeypatch.setattr(Writer, "put", put)
+    for call in (lambda: first.append(**steps(3)), first.close):
+        with pytest.raises(CorruptError, match="lock has been removed"):
+            call()
+    last = list(TrajectoryStore(made, mode="r"))[-1]
+    assert len(last) == 5
+    last.obs  # noqa: B018 - is read, and its checksum compared
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files that are open cannot be removed there")
+def test_a_lock_that_is_removed_while_it_is_taken_is_taken_again(made, monkeypatch):
+    real = writer_lock._lock
+
+    def taken(file):
+        monkeypatch.undo()
+        (made / "lock").unlink()
+        return real(file)
+
+    monkeypatch.setattr(writer_lock, "_lock", taken)
+    with TrajectoryStore(made) as store:
+        store.append(**steps(3))
+        with pytest.raises(UnsupportedError, match="is being written by process"):
+            TrajectoryStore(made)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files that are open cannot be moved there")
+def test_a_store_whose_folder_is_moved_loses_nothing(made, tmp_path):
+    store = TrajectoryStore(made)
+    before = len(store)
+    made.rename(tmp_path / "elsewhere")
+    store.append(**steps(3))
+    store.close()
+    assert len(TrajectoryStore(tmp_path / "elsewhere", mode="r")) == before + 1

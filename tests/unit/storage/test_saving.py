@@ -31,6 +31,7 @@ from relive import (
 )
 from relive.ops.window.reference import slots_of
 from relive.storage import files
+from relive.storage.saving import save_note
 from tests.equivalence.states import assert_same_batch, comparable, same_bits
 from tests.properties.calls import Calls, Spec
 
@@ -261,6 +262,79 @@ def test_what_a_save_leaves_is_named_by_its_manifest(saved):
     manifest = files.read_manifest(saved, "manifest.json")
     named = {segment["file"] for segment in manifest["segments"]} | {manifest["state"]["file"]}
     assert {path.name for path in saved.iterdir()} == named | {"manifest.json"}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+FAILURES = {  # what fails, after how many calls
+    "the first byte": (files, "write_all", 0),
+    "part of the rows": (files, "write_all", 1),
+    "rows on the disk": (files.os, "fsync", 0),
+    "the state": (files.os, "fsync", 1),
+    "the manifest": (files.os, "fsync", 2),
+    "its place": (Path, "replace", 0),
+}
+
+
+@pytest.mark.parametrize("error", [OSError("No space left"), KeyboardInterrupt(), MemoryError()])
+@pytest.mark.parametrize("how", ["first", "added", "anew", "background", "note"])
+@pytest.mark.parametrize("fails", FAILURES.values(), ids=FAILURES)
+def test_a_save_that_fails_leaves_the_folder_as_it_was(tmp_path, monkeypatch, fails, how, error):
+    buffer, other = numbered(30), numbered(60)
+    if how != "first":
+        buffer.save(tmp_path, note=np.ones(3))
+    write(buffer, 10)
+    owner, name, calls = fails
+    if how == "note":
+        calls = min(calls, 1)  # it has no rows
+    before, real, count = contents(tmp_path), getattr(owner, name), iter(range(100))
+
+    def failing(*what):
+        if next(count) >= calls:
+            if name == "write_all":
+                real(what[0], what[1][:5])
+            raise error
+        return real(*what)
+
+    monkeypatch.setattr(owner, name, failing)
+    save = {
+        "background": lambda: buffer.save(tmp_path, background=True).result(60),
+        "note": lambda: save_note(tmp_path, [np.ones(3), np.ones(2)]),
+        "anew": lambda: other.save(tmp_path),
+    }.get(how, lambda: buffer.save(tmp_path))
+    for _ in range(3):
+        with pytest.raises(type(error)):
+            save()
+        assert contents(tmp_path) == before
+    monkeypatch.undo()
+    buffer.save(tmp_path)
+    assert_same_where_held(buffer, ReplayBuffer.load(tmp_path))
+
+
+def test_a_save_that_fails_once_its_manifest_is_in_place_is_there(tmp_path, monkeypatch):
+    buffer = numbered(30)
+    buffer.save(tmp_path)
+    write(buffer, 10)
+
+    def sync_folder(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files, "sync_folder", sync_folder)
+    with pytest.raises(KeyboardInterrupt):
+        buffer.save(tmp_path)
+    monkeypatch.undo()
+    assert_same_where_held(buffer, ReplayBuffer.load(tmp_path))
+    buffer.save(tmp_path)
+    assert_same_where_held(buffer, ReplayBuffer.load(tmp_path))
+
+
+def test_a_note_that_is_too_large_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LARGEST_MANIFEST", 5000)
+    with pytest.raises(InputError, match=r"manifest\.json would have"):
+        numbered(3).save(tmp_path, note=[*range(1000)])
+    assert contents(tmp_path) == {}
 
 
 def killed_saves(folder: Path, kills: int, seed: int) -> int:
