@@ -1,97 +1,29 @@
-"""Critics and policies forwards and backwards without autograd, in memory that stays where it is.
+"""The way back from the slope of a loss to the gradients of critics and policies, by hand.
 
     K  critics    B  rows of the batch    D  dimensions of an action
-    F  features that go into a layer      G  features that come out of it
 
-To build, walk and forget a graph takes a tenth of the time of an update of small networks. What a
-step needs is known beforehand: the slope of the loss at their outputs, which `relive.losses` has,
-then two products and a mask for each layer. The bits are those of autograd.
-
-Networks that are more than linear layers with a ReLU between, as those of images or with layer
-normalisation, go by autograd, through the same calls.
+`relive.losses` has the slope of a loss at the outputs of a network; `relive.nn.stack` goes from
+there to its parameters. Networks that are more than linear layers with a ReLU between, as those of
+images or with layer normalisation, go by autograd, through the same calls.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from relive.errors import InputError
 from relive.nn.flat import gradient
+from relive.nn.stack import Layer, Pass, grads_of, is_all_of, with_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from relive.batch import Observation
     from relive.nn.actor_critic import Critics, DeterministicPolicy, GaussianPolicy
     from relive.nn.flat import FlatParameters
-
-relu_backward = torch.ops.aten.threshold_backward.grad_input
-
-
-class _Layer(NamedTuple):
-    """A linear layer, of K networks or of one, and where outputs and slopes go; None: anew."""
-
-    weight: Tensor  # [K, F, G] or [F, G]
-    bias: Tensor  # [K, 1, G] or [G]
-    output: Tensor | None  # [K, B, G] or [B, G]
-    input_slope: Tensor | None  # [K, B, F] or [B, F]
-
-    def first(self, members: int) -> _Layer:
-        """Of the first of K networks, in the same memory."""
-        return _Layer(
-            self.weight[:members],
-            self.bias[:members],
-            None if self.output is None else self.output[:members],
-            None if self.input_slope is None else self.input_slope[:members],
-        )
-
-
-class _Pass:
-    """One way forwards through linear layers with a ReLU between, and back.
-
-    Args:
-        layers: The first to the last.
-        x: What goes in, `[K, B, F]` or `[B, F]`.
-
-    Attributes:
-        output: What the last layer gives, in memory of its own.
-    """
-
-    def __init__(self, layers: Sequence[_Layer], x: Tensor) -> None:
-        affine = torch.addmm if x.ndim == 2 else torch.baddbmm
-        self._layers, self._inputs = layers, [x]
-        *hidden, last = layers
-        for layer in hidden:
-            x = affine(layer.bias, x, layer.weight, out=layer.output).relu_()
-            self._inputs.append(x)
-        self.output = affine(last.bias, x, last.weight)
-
-    def backwards(self, slope: Tensor) -> Iterator[tuple[_Layer, Tensor, Tensor]]:
-        """Layers, the last first, with what came in and the slope of what came out."""
-        product = torch.mm if slope.ndim == 2 else torch.bmm
-        for place in range(len(self._layers) - 1, 0, -1):
-            layer, x = self._layers[place], self._inputs[place]
-            yield layer, x, slope
-            slope = product(slope, layer.weight.mT, out=layer.input_slope)
-            relu_backward(slope, x, 0, grad_input=slope)
-        yield self._layers[0], self._inputs[0], slope
-
-    def take_grad(
-        self, slope: Tensor, grads: Sequence[tuple[Tensor, Tensor]], *, add: bool
-    ) -> None:
-        """Puts the gradient of weights and biases into `grads`, of the last layer first."""
-        product, one = (torch.mm, True) if slope.ndim == 2 else (torch.bmm, False)
-        steps = zip(self.backwards(slope), grads, strict=True)
-        for (_, x, slope_here), (grad, bias_grad) in steps:
-            if add:
-                grad.add_(product(x.mT, slope_here))
-                bias_grad.add_(slope_here.sum(-2, keepdim=not one))
-            else:
-                product(x.mT, slope_here, out=grad)
-                torch.sum(slope_here, -2, keepdim=not one, out=bias_grad)
 
 
 class CriticBackprop:
@@ -113,12 +45,12 @@ class CriticBackprop:
     def __init__(self, critics: Critics, parameters: FlatParameters, targets: Critics) -> None:
         self._critics, self._parameters, self._targets = critics, parameters, targets
         linear = list(critics.members.layers)
-        self.by_hand = _are_all(linear, critics)
-        self._grads = _grads(linear)
+        self.by_hand = is_all_of(linear, critics)
+        self._grads = grads_of(linear)
         self._rows = -1  # as many as there is memory for
-        self._layers: dict[int, list[_Layer]] = {}  # by the number of critics that are asked
-        self._target_layers: list[_Layer] = []
-        self._last: _Pass | None = None
+        self._layers: dict[int, list[Layer]] = {}  # by the number of critics that are asked
+        self._target_layers: list[Layer] = []
+        self._last: Pass | None = None
         self._values: Tensor | None = None  # as they were given
 
     def forward(self, obs: Observation, action: Tensor, members: int | None = None) -> Tensor:
@@ -138,7 +70,7 @@ class CriticBackprop:
             members = members or self._critics.members.members
             x = self._critics.features(obs, action)
             self._make_room(len(x))
-            self._last = _Pass(self._layers[members], x.expand(members, *x.shape))
+            self._last = Pass(self._layers[members], x.expand(members, *x.shape))
             self._values = self._last.output.squeeze(2)
             return self._values
 
@@ -151,7 +83,7 @@ class CriticBackprop:
         x = self._targets.features(obs, action)
         self._make_room(len(x))
         x = x.expand(self._targets.members.members, *x.shape)
-        return _Pass(self._target_layers, x).output.squeeze(2)
+        return Pass(self._target_layers, x).output.squeeze(2)
 
     def take_grad(
         self, outputs: Sequence[Tensor], slopes: Sequence[Tensor], *, add: bool = False
@@ -203,13 +135,11 @@ class CriticBackprop:
         """Memory for a batch, the same for critics and targets, at every call."""
         if rows == self._rows:
             return
-        own = _with_memory(self._critics.members.layers, rows)
+        own = with_memory(self._critics.members.layers, rows)
         count = self._critics.members.members
         self._layers = {k: [layer.first(k) for layer in own] for k in range(1, count + 1)}
-        self._target_layers = [
-            layer._replace(weight=target.weight.detach(), bias=target.bias.detach())
-            for layer, target in zip(own, _linear(self._targets.members.layers), strict=True)
-        ]
+        pairs = zip(own, self._targets.members.layers, strict=True)
+        self._target_layers = [layer.of(target) for layer, target in pairs]
         self._rows = rows
 
 
@@ -229,11 +159,11 @@ class PolicyBackprop:
     ) -> None:
         self._policy, self._parameters = policy, parameters
         self._linear = [*policy.trunk.layers, policy.head]
-        self.by_hand = _are_all(self._linear, policy)
-        self._grads = _grads(self._linear)
+        self.by_hand = is_all_of(self._linear, policy)
+        self._grads = grads_of(self._linear)
         self._rows = -1
-        self._layers: list[_Layer] = []
-        self._last: _Pass | None = None
+        self._layers: list[Layer] = []
+        self._last: Pass | None = None
 
     def forward(self, obs: Observation) -> Any:
         """As the policy's own, bit for bit; by hand the graph begins behind the last layer."""
@@ -242,8 +172,8 @@ class PolicyBackprop:
         with torch.no_grad():
             x = self._policy.encoder.forward(obs)
             if len(x) != self._rows:
-                self._layers, self._rows = _with_memory(self._linear, len(x)), len(x)
-            self._last = _Pass(self._layers, x)
+                self._layers, self._rows = with_memory(self._linear, len(x)), len(x)
+            self._last = Pass(self._layers, x)
         return self._policy.of_head(self._last.output.requires_grad_())
 
     def take_grad(
@@ -268,48 +198,7 @@ class PolicyBackprop:
             last.take_grad(slope, self._grads, add=add)
 
 
-def _known(last: _Pass | None) -> _Pass:
+def _known(last: Pass | None) -> Pass:
     if last is None:
         raise InputError("nothing to go back from: forward(...) comes first, nothing in between")
     return last
-
-
-def _are_all(layers: Sequence[nn.Module], of: nn.Module) -> bool:
-    """Whether a network has a weight and a bias for each layer, and no other parameters."""
-    return len(list(of.parameters())) == 2 * len(layers)
-
-
-def _linear(layers: Any) -> Sequence[nn.Linear]:
-    return cast("Sequence[nn.Linear]", layers)
-
-
-def _as_input_output(weight: Tensor) -> Tensor:
-    """`[F, G]` of `nn.Linear`'s `[G, F]`; `[K, F, G]` as it is."""
-    return weight.mT if weight.ndim == 2 else weight
-
-
-def _grads(layers: Any) -> list[tuple[Tensor, Tensor]]:
-    """Of weights and biases, the last layer first."""
-    return [
-        (_as_input_output(cast("Tensor", layer.weight.grad)), cast("Tensor", layer.bias.grad))
-        for layer in reversed(_linear(layers))
-    ]
-
-
-@torch.inference_mode(False)  # for use in and outside of it
-def _with_memory(layers: Any, rows: int) -> list[_Layer]:
-    """Layers with memory for so many rows.
-
-    On a GPU there is none: a captured graph keeps the addresses it has seen, whatever comes
-    between.
-    """
-    found = []
-    for layer in _linear(layers):
-        weight = _as_input_output(layer.weight.detach())
-        output = slope = None
-        if not weight.is_cuda:
-            *members, in_features, out_features = weight.shape
-            output = weight.new_empty(*members, rows, out_features)
-            slope = weight.new_empty(*members, rows, in_features)
-        found.append(_Layer(weight, layer.bias.detach(), output, slope))
-    return found
