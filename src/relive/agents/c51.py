@@ -15,6 +15,7 @@ papers are listed in docs/algorithms/c51.md.
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +97,7 @@ class C51Config:
             ("v_max", self.v_max > self.v_min, f"above v_min, {self.v_min}"),
             ("noisy_sigma", self.noisy_sigma is None or self.noisy_sigma > 0, "> 0 or None"),
             ("hidden", self.hidden and min(self.hidden) >= 1, "widths >= 1, at least one"),
-            ("lr", self.lr > 0, "> 0"),
+            ("lr", 0 < self.lr < math.inf, "> 0 and finite"),
             ("lr_end", self.lr_end is None or self.lr_end >= 0, ">= 0 or None"),
             ("adam_eps", self.adam_eps > 0, "> 0"),
             ("tau", 0 < self.tau <= 1, "in (0, 1]"),

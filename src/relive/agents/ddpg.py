@@ -13,6 +13,7 @@ Deviations from the paper are listed in docs/algorithms/ddpg.md.
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,7 @@ class DDPGConfig:
     def __post_init__(self) -> None:
         table = (
             ("hidden", self.hidden and min(self.hidden) >= 1, "widths >= 1, at least one"),
-            ("lr", self.lr > 0, "> 0"),
+            ("lr", 0 < self.lr < math.inf, "> 0 and finite"),
             ("lr_end", self.lr_end is None or self.lr_end >= 0, ">= 0 or None"),
             ("tau", 0 < self.tau <= 1, "in (0, 1]"),
             ("exploration_noise", self.exploration_noise >= 0, ">= 0"),

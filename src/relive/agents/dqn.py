@@ -12,6 +12,7 @@ Deviations from the papers are listed in docs/algorithms/dqn.md.
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +83,7 @@ class DQNConfig:
     def __post_init__(self) -> None:
         table = (
             ("hidden", self.hidden and min(self.hidden) >= 1, "widths >= 1, at least one"),
-            ("lr", self.lr > 0, "> 0"),
+            ("lr", 0 < self.lr < math.inf, "> 0 and finite"),
             ("lr_end", self.lr_end is None or self.lr_end >= 0, ">= 0 or None"),
             ("tau", 0 < self.tau <= 1, "in (0, 1]"),
             ("target_period", self.target_period >= 1, ">= 1"),

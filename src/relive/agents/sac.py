@@ -18,6 +18,7 @@ Deviations from the papers are listed in docs/algorithms/sac.md.
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -101,7 +102,7 @@ class SACConfig:
     def __post_init__(self) -> None:
         table = (
             ("hidden", self.hidden and min(self.hidden) >= 1, "widths >= 1, at least one"),
-            ("lr", self.lr > 0, "> 0"),
+            ("lr", 0 < self.lr < math.inf, "> 0 and finite"),
             ("lr_end", self.lr_end is None or self.lr_end >= 0, ">= 0 or None"),
             ("tau", 0 < self.tau <= 1, "in (0, 1]"),
             ("policy_delay", self.policy_delay >= 1, ">= 1"),

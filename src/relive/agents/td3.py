@@ -14,6 +14,7 @@ Deviations from the paper are listed in docs/algorithms/td3.md.
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +90,7 @@ class TD3Config:
     def __post_init__(self) -> None:
         table = (
             ("hidden", self.hidden and min(self.hidden) >= 1, "widths >= 1, at least one"),
-            ("lr", self.lr > 0, "> 0"),
+            ("lr", 0 < self.lr < math.inf, "> 0 and finite"),
             ("lr_end", self.lr_end is None or self.lr_end >= 0, ">= 0 or None"),
             ("tau", 0 < self.tau <= 1, "in (0, 1]"),
             ("policy_delay", self.policy_delay >= 1, ">= 1"),

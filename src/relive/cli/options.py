@@ -36,6 +36,7 @@ NO_RUN = re.compile(r"Missing from (relive \w+): RUN\b.*")
 ONE_OF = re.compile(r"no type matching (\S+) could be instantiated from \[(.*?)\]\..*")
 KINDS = {"INT": "a whole number", "FLOAT": "a number"}
 POWER_OF_TEN = re.compile(r"whole numbers?\b.*, got '(\d+(?:\.\d*)?e\+?\d{1,2})'$", re.IGNORECASE)
+LISTED = re.compile(r"whole numbers\b.*, got '([\[(]?\d+(?:, ?\d+)+[\])]?)'$")
 WORDING = (
     (r"^Error parsing (?=-)", ""),
     (r"^Error parsing \S+: ", ""),  # the name of a dataclass
@@ -101,7 +102,9 @@ def stray(left: Sequence[str], settings: type, default: object = None) -> str:
     """What is wrong with words that belong to no option."""
     option = next((word.partition("=")[0] for word in left if word.startswith("-")), None)
     if option is None:
-        return f"{left[0]!r} belongs to no option"
+        is_switch = left[0].lower() in {"true", "false", "yes", "no", "on", "off"}
+        words = "; a switch is --OPTION or --no-OPTION, without a word" if is_switch else ""
+        return f"{left[0]!r} belongs to no option{words}"
     if others := list(kinds_with(option, settings, default)):
         have = f"{' and '.join(others)} {'has' if len(others) == 1 else 'have'} it"
         return f"there is no option {option!r} here; {have}"
@@ -245,11 +248,15 @@ def any_of(kinds: str) -> str:
 
 
 def in_digits(refusal: str) -> str:
-    """How a whole number that was given as a power of ten is written, behind its refusal.
+    """How whole numbers are written that were given as a power of ten or with commas.
 
     >>> in_digits("--total-steps: expected a whole number, got '1e5'")
     ': write 100000'
+    >>> in_digits("--agent.hidden: expected whole numbers, got '[64,64]'")
+    ': write 64 64'
     """
+    if (listed := LISTED.search(refusal)) is not None:
+        return f": write {' '.join(re.findall(r'[0-9]+', listed[1]))}"
     given = POWER_OF_TEN.search(refusal)
     is_whole = given is not None and float(given[1]).is_integer()
     return f": write {float(given[1]):.0f}" if given and is_whole else ""

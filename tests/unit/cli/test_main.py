@@ -67,7 +67,8 @@ WRONG = {
     f"{TRAIN} --replay.capacity x": "--replay.capacity: expected a whole number, got 'x'",
     f"{TRAIN} --agent.lr x": "--agent.lr: expected a number, got 'x'",
     f"{TRAIN} --seed": "Missing value for argument '--seed'.",
-    f"{TRAIN} --agent.double yes": "'yes' belongs to no option (relive train dqn --help)",
+    f"{TRAIN} --agent.double yes": "'yes' belongs to no option; a switch is --OPTION or "
+    "--no-OPTION, without a word (relive train dqn --help)",
     f"{TRAIN} --total-steps 0": "total_steps is at least 1; given 0",
     "plan": "a row is that of --env (CartPole-v1) or of --obs (51, 4x84x84) and --action: give one",
     "plan --obs 4y": "--obs takes a shape such as 51 or 4x84x84, got '4y'",
