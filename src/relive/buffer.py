@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from relive.closest import REQUIRED, wrong_names
+from relive.arguments import REQUIRED, wrong_names
 from relive.description import describe, require_same, undescribe
 from relive.devices import known_device
 from relive.errors import (
@@ -228,7 +228,7 @@ class ReplayBuffer:
             or ((own or self._own) and own.keys() != self._own)
         ):
             ends = {"terminated": terminated, "truncated": truncated}
-            raise InputError(wrong_names("this buffer's", self._own, own, **ends))
+            raise InputError(wrong_names("this buffer's", self._own, own, "final_obs", **ends))
         given = obs, action, reward, next_obs, terminated, truncated, final_obs, own
         if self._home.guard is None:
             self._add(*given)
@@ -306,7 +306,9 @@ class ReplayBuffer:
             InputError: a wrong name, shape, dtype or lane; nothing has changed then.
         """
         if terminated is REQUIRED or own.keys() != self._own:
-            raise InputError(wrong_names("this buffer's", self._own, own, terminated=terminated))
+            usual = "truncated", "discount"
+            ends = {"terminated": terminated}
+            raise InputError(wrong_names("this buffer's", self._own, own, *usual, **ends))
         lanes = self._lanes(env)
         given = {
             "obs": obs,
@@ -365,7 +367,7 @@ class ReplayBuffer:
             self._home.intake.end_episode(lanes)
 
     @outside_capture
-    def tee(self, store: TrajectoryStore | None) -> None:
+    def tee(self, store: TrajectoryStore | None, *, lose: bool = False) -> None:
         """From now on give every step to a store too; None: to none any more.
 
         Steps go there as they are given, not folded, each episode with its true last observation
@@ -376,11 +378,14 @@ class ReplayBuffer:
 
         Args:
             store: open to append; its fields must be among those of this buffer.
+            lose: the store so far gets nothing more, and nothing of the episodes that are going on:
+                the way out where it cannot be written any more.
 
         Raises:
             InputError: fields that do not fit, no store, or a closed one; nothing has changed then.
             UnsupportedError: the store was opened to read only.
-            OSError: the store so far has no room to end its episodes; steps go there still.
+            CorruptError, OSError: the store so far cannot be written, or has no room to end its
+                episodes; steps go there still.
         """
         if store is not None and not isinstance(store, TrajectoryStore):
             raise InputError(f"tee takes a TrajectoryStore or None; given {shown(store)}")
@@ -393,7 +398,7 @@ class ReplayBuffer:
                 after = store._tee(self._home.layout, steps, due, resets=resets)
             try:
                 if before is not None:
-                    before.finish()
+                    before.leave() if lose else before.finish()
             except BaseException:
                 if after is not None:
                     after.leave()

@@ -63,7 +63,7 @@ class Mixture:
         self._lock = fork_safe_lock()
 
     def __reduce__(self) -> Any:
-        """Of copies of the buffers, with the rows that each is owed."""
+        """With the buffers, which `copy.deepcopy` and `pickle` copy, and the rows each is owed."""
         with self._lock:
             return _mixed_again, (self.buffers, self.shares, list(self._owed))
 

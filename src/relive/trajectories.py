@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from relive.closest import REQUIRED, wrong_names
+from relive.arguments import REQUIRED, wrong_names
 from relive.description import describe, undescribe
 from relive.episode import OURS, Episode
 from relive.errors import ConfigError, CorruptError, InputError, UnsupportedError, shown
@@ -148,7 +148,8 @@ class TrajectoryStore:
         """
         expected = set(self._layout.fields) - {"obs", "action"}
         if terminated is REQUIRED or own.keys() != expected:
-            raise InputError(wrong_names("the store's", expected, own, terminated=terminated))
+            ends = {"terminated": terminated}
+            raise InputError(wrong_names("the store's", expected, own, "truncated", **ends))
         if isinstance(env, bool) or not isinstance(env, int) or not 0 <= env < 2**31:
             raise InputError(f"env is a whole number in [0, 2^31); given {shown(env)}")
         recorder = self._writing()

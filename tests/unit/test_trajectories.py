@@ -827,6 +827,24 @@ def test_a_call_that_a_full_disk_refuses_has_changed_nothing(tmp_path, disk, cal
     other.close()
 
 
+def test_a_store_that_cannot_be_written_any_more_can_be_left(tmp_path, disk):
+    store = TrajectoryStore(tmp_path / "a", FIELDS)
+    buffer = with_an_open_episode(store, disk)
+    buffer.tee(None, lose=True)
+    add(buffer, episode_of(4, 5))
+    assert len(buffer) == 9
+    assert store._recorder._tees == []
+    with TrajectoryStore(tmp_path / "b", FIELDS) as other:
+        buffer.tee(other)
+        disk["full"] = False
+        add(buffer, episode_of(2, 20))
+        buffer.tee(None)
+        assert [episode.length for episode in other] == [2]
+    store.close()
+    with TrajectoryStore(tmp_path / "a", mode="r") as read:
+        assert list(read) == []  # the episode that was going on is lost, the whole of it
+
+
 def test_a_store_that_was_not_teed_into_after_all_is_as_before(tmp_path, disk):
     store, other = (TrajectoryStore(tmp_path / name, FIELDS) for name in "ab")
     buffer = with_an_open_episode(store, disk)

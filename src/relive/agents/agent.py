@@ -89,7 +89,7 @@ class CopiedByState:
     """What makes copies and pickles of an agent agents: a new one is told what the old one knows.
 
     Networks are views of one vector. A copy made part by part would have both, and no view: what
-    learns would not be what acts.
+    learns would not be what acts. What was set from outside, as by `compile_terms`, stays behind.
     """
 
     def __reduce__(self: Any) -> tuple[Any, ...]:

@@ -28,7 +28,7 @@ from relive.training.run import run_settings, with_run_directory
 from relive.warmup import warm_up
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from relive.training import RunResult
     from relive.training.records import Record
@@ -46,8 +46,12 @@ algorithms: {", ".join(RECIPES)}
 environment's preset gives them.
 """
 ATOMS = (
-    "atoms   from -10 to 10, for rewards clipped as those of Atari; discounted returns beyond that "
-    "are not told apart: --agent.v-min, --agent.v-max"
+    "from -10 to 10, for rewards clipped as those of Atari; discounted returns beyond that are not "
+    "told apart: --agent.v-min, --agent.v-max"
+)
+NO_DEMONSTRATIONS = (
+    "none: rlpd is meant to draw half of each batch from some (--demos.path); it learns from its "
+    "own experience alone"
 )
 RESUME = "--resume"
 TENSORBOARD = "tensorboard"  # folder in the run directory
@@ -65,9 +69,7 @@ def run(words: Sequence[str]) -> int:
         result = go_on(Path(old_run), words)
     else:
         config = settings(words)
-        if isinstance(config.agent, C51Config) and _is_for_atari(config.agent):
-            print(ATOMS)
-        result = begin(config)
+        result = begin(config, remarks(config, words))
     print("run    ", result.out)
     try:
         from relive.report.page import write_report
@@ -78,13 +80,19 @@ def run(words: Sequence[str]) -> int:
     return INTERRUPTED if result.ended.interrupted else 0
 
 
-def _is_for_atari(agent: C51Config) -> bool:
-    """Whether its atoms are those of the paper."""
-    paper = C51Config()
-    return (agent.v_min, agent.v_max) == (paper.v_min, paper.v_max)
+def remarks(config: TrainConfig, words: Sequence[str]) -> dict[str, str]:
+    """What nobody has chosen, and may be wrong for this environment."""
+    found, agent, paper = {}, config.agent, C51Config()
+    if isinstance(agent, C51Config) and (agent.v_min, agent.v_max) == (paper.v_min, paper.v_max):
+        options = "--agent.v-min", "--agent.v-max"
+        if all(value_of(option, words) is None for option in options):
+            found["atoms"] = ATOMS
+    if words[0] == "rlpd" and config.demos.path is None:
+        found["demonstrations"] = NO_DEMONSTRATIONS
+    return found
 
 
-def begin(config: TrainConfig) -> RunResult:
+def begin(config: TrainConfig, remarks: Mapping[str, str]) -> RunResult:
     """A new run."""
     with closing(make_env(config.env)) as env:
         actions_of(env, config.algorithm)  # refuses before a directory is made
@@ -92,7 +100,8 @@ def begin(config: TrainConfig) -> RunResult:
     config = with_run_directory(config)
     assert config.out is not None  # filled in
     try:
-        return run_training(config, [TensorBoardLater(config.out / TENSORBOARD), Console()])
+        sinks: list[Sink] = [TensorBoardLater(config.out / TENSORBOARD), Console()]
+        return run_training(config, sinks, remarks=remarks)
     except ReliveError:
         with suppress(OSError):  # only an empty directory goes
             config.out.rmdir()

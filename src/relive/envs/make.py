@@ -211,9 +211,9 @@ def _what_is_wrong(env_id: str, error: Exception) -> str:
     """One line on why `env_id` could not be made."""
     from gymnasium import registry
 
-    if env_id in registry:
-        return f"{env_id} cannot be made: {' '.join(str(error).split())}"
     module, colon, name = env_id.partition(":")
+    if (name or env_id) in registry:
+        return f"{env_id} cannot be made: {' '.join(str(error).split())}"
     ours = _registered_by(module) if colon else []
     names = {other.lower(): other for other in ours or registry}
     close = [
@@ -228,7 +228,7 @@ def _what_is_wrong(env_id: str, error: Exception) -> str:
     else:
         hint = "gymnasium.pprint_registry() lists all."
     if not colon:
-        hint += f" One of your own is named with the module that registers it: module:{env_id}"
+        hint += f" An environment of your own needs its module in front: module:{env_id}"
     return f"there is no environment {env_id!r}; {hint}"
 
 

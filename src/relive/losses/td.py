@@ -98,7 +98,7 @@ def td_slope(
         weight_on="td_error":  -w_i * l'(w_i * delta_i) / B
 
     l' is delta, for `"huber"` clipped to [-1, 1]. It is what backpropagation starts from, bit for
-    bit, without the operations that lead from q to the loss and back.
+    bit where the weight is on the loss, without the operations from q to the loss and back.
 
     Args:
         delta: Signed TD errors. float `[B]`, or `[K, B]` of K critics with a loss each.

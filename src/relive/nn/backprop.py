@@ -101,11 +101,9 @@ class CriticBackprop:
         if not self.by_hand:
             self._parameters.take_grad(outputs, slopes, add=add)
             return
-        last = _known(self._last)
-        if outputs[0] is not self._values or len(outputs[0]) != self._critics.members.members:
-            raise InputError(
-                "the gradient is that of all critics' last values, as forward gave them"
-            )
+        last = self._last_of(outputs[0])
+        if len(outputs[0]) != self._critics.members.members:
+            raise InputError("the gradient is that of all critics; given the values of some")
         with torch.no_grad():
             last.take_grad(slopes[0].unsqueeze(2), self._grads, add=add)
 
@@ -122,14 +120,20 @@ class CriticBackprop:
             autograd still the values.
 
         Raises:
-            InputError: There are no values to go back from.
+            InputError: There are no values to go back from, or they are others.
         """
         if not self.by_hand:
             return q, slope
         with torch.no_grad():
-            *_, (layer, _, slope) = _known(self._last).backwards(slope.unsqueeze(2))
+            *_, (layer, _, slope) = self._last_of(q).backwards(slope.unsqueeze(2))
             of_action = layer.weight[:, -action.shape[1] :]
             return action, torch.bmm(slope, of_action.mT).sum(0)
+
+    def _last_of(self, q: Tensor) -> Pass:
+        last = _known(self._last)
+        if q is not self._values:
+            raise InputError("what goes backwards are the last values, as forward gave them")
+        return last
 
     def _make_room(self, rows: int) -> None:
         """Memory for a batch, the same for critics and targets, at every call."""

@@ -138,18 +138,23 @@ def write_manifest(folder: Path, name: str, content: dict[str, Any]) -> None:
     text = json.dumps({**content, CHECKSUM: _checksum(content)}, indent=1)
     if len(text) > LARGEST_MANIFEST:
         raise InputError(f"{name} would have {len(text)} bytes; put numbers of a note into arrays")
-    part = folder / f"{name}.part"
+    write_whole(folder / name, text)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Put a text file in place in one step: until then, the one before it is there."""
+    part = path.with_name(f"{path.name}.part")
     try:
         with part.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        part.replace(folder / name)
+        part.replace(path)
     except BaseException:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise
-    sync_folder(folder)
+    sync_folder(path.parent)
 
 
 def read_manifest(folder: Path, name: str) -> dict[str, Any]:

@@ -136,6 +136,7 @@ def _is_called(file: io.FileIO, name: str | Path, folder: int | None = None) -> 
 
 
 if sys.platform == "win32":
+    import errno
     import msvcrt
     import time
 
@@ -148,8 +149,16 @@ if sys.platform == "win32":
         return True
 
     def _wait(file: io.FileIO) -> None:
-        while not _lock(file):
-            time.sleep(0.05)
+        file.seek(64)
+        while True:
+            try:
+                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EDEADLK):
+                    raise  # there are no locks
+                time.sleep(0.05)
+            else:
+                return
 
     def _unlock(file: io.FileIO) -> None:
         file.seek(64)

@@ -39,6 +39,14 @@ SETTINGS_OF_WINDOW = {
 NAMES_HERE = {"count": "window_rows", "c_min": "window_rows", "updates": "sweep"}  # of `Recent`
 
 
+WORDS: dict[str, tuple[str | None, ...]] = {
+    "threads": (None, "auto"),
+    "log_every": ("auto",),
+    "save_every": ("auto",),
+}
+"""What may stand for a number."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayConfig:
     """Settings of the replay buffer.
@@ -252,8 +260,8 @@ class TrainConfig:
             ("save_every", 0),
         ):
             value = getattr(self, name)
-            if not isinstance(value, int) and value not in (None, "auto"):
-                raise ConfigError(f"{name} is a whole number; given {shown(value)}")
+            if not isinstance(value, int) and value not in WORDS.get(name, ()):
+                raise ConfigError(f"{name} is a whole number (a Python int); given {shown(value)}")
             if isinstance(value, int) and value < least:
                 raise ConfigError(f"{name} is at least {least}; given {value}")
         if isinstance(self.threads, int) and self.threads > MOST_THREADS:

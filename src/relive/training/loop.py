@@ -143,6 +143,9 @@ class Trainer:
             changed["total_steps"] = (
                 f"{state['total_steps']:,} before, {self.config.total_steps:,} now"
             )
+            # the one at the end of the shorter run is taken back
+            last = self._step - self.config.num_envs
+            self._evaluation_due |= self.config.eval_is_due(last, self._step)
         if not buffer_kept:
             self._warm_until = self._step + self.config.updates_start
             self._buffer.set_progress(state["progress"])

@@ -241,7 +241,7 @@ class HostRollout:
         return (
             f"This came out of {call}() of the environment {self._name}. "
             "gymnasium.utils.env_checker.check_env(env.unwrapped) tells whether it keeps to "
-            "Gymnasium's rules. A run is saved as it was before that."
+            "Gymnasium's rules."
         )
 
 

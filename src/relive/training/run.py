@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from relive.agents.policy import BEST, POLICY, save_policy
 from relive.errors import ConfigError, InputError
 from relive.gpu.failures import loses_the_device, reason
+from relive.storage.files import write_whole
 from relive.storage.writer_lock import Lock
 from relive.training import failures
 from relive.training.checkpoint import (
@@ -46,7 +47,7 @@ from relive.training.sinks import JsonLines
 from relive.training.updates import require_capture
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType
 
     from relive.training.records import Record
@@ -100,7 +101,12 @@ def with_run_directory(config: TrainConfig) -> TrainConfig:
     return dataclasses.replace(config, out=out)
 
 
-def run(config: TrainConfig, sinks: Sequence[Sink] = ()) -> RunResult:
+def run(
+    config: TrainConfig,
+    sinks: Sequence[Sink] = (),
+    *,
+    remarks: Mapping[str, str] | None = None,
+) -> RunResult:
     """Trains, and leaves a run directory.
 
     The first Ctrl-C (or SIGTERM, which schedulers send, or SIGHUP, of a terminal that is closed)
@@ -112,6 +118,7 @@ def run(config: TrainConfig, sinks: Sequence[Sink] = ()) -> RunResult:
     Args:
         config: Settings; `out` is chosen if it is None.
         sinks: Are told every record, besides the files; closed at the end.
+        remarks: What else the first record says was chosen, name to words.
 
     Raises:
         ConfigError: Settings that cannot work; nothing has been written then.
@@ -125,11 +132,7 @@ def run(config: TrainConfig, sinks: Sequence[Sink] = ()) -> RunResult:
             f"{config.updates_start:,}, and the run has {config.total_steps:,} (--train-every, "
             "--learning-starts, --total-steps)"
         )
-    if config.name == "rlpd" and config.demos.path is None:
-        chosen["demonstrations"] = (
-            "none: rlpd is meant to draw half of each batch from some (--demos.path); it learns "
-            "from its own experience alone"
-        )
+    chosen |= remarks or {}
     config = with_run_directory(config)
     assert config.out is not None  # filled in
     with _alone(config.out):
@@ -186,7 +189,7 @@ def resume(
 def _keep_settings(config: TrainConfig) -> None:
     assert config.out is not None  # filled in
     settings = json.dumps(config.to_json(), indent=2)
-    (config.out / CONFIG).write_text(settings + "\n", encoding="utf-8")
+    write_whole(config.out / CONFIG, settings + "\n")
 
 
 @contextmanager

@@ -119,8 +119,9 @@ def test_rlpd_without_demonstrations_is_told_in_the_terminal(
     out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["train", "rlpd", *TINY[2:], "--env", "Pendulum-v1", "--total-steps", "90"]
-    assert main([*words, "--out", str(out)]) == 0
+    assert main([*words, "--name", "another", "--out", str(out)]) == 0
     assert "\ndemonstrations none: rlpd is meant to draw half" in capsys.readouterr().out
+    assert "demonstrations" in records(out)[0]["chosen"]
 
 
 def test_settings_are_those_of_the_preset_but_for_what_is_given(out: Path) -> None:
@@ -146,14 +147,15 @@ def test_a_preset_of_another_sampler_does_not_stand_in_the_way() -> None:
     ("words", "is_told"),
     [(["c51", "--env", "Acrobot-v1"], True), (["c51", "--env", "CartPole-v1"], False),
      (["rainbow", "--env", "CartPole-v1"], True), (["dqn", "--env", "Acrobot-v1"], False),
-     (["rainbow", "--env", "CartPole-v1", "--agent.v-min", "0", "--agent.v-max", "100"], False)],
+     (["rainbow", "--env", "CartPole-v1", "--agent.v-min", "0", "--agent.v-max", "100"], False),
+     (["c51", "--env", "Acrobot-v1", "--agent.v-min=-10"], False)],
 )  # fmt: skip
 def test_atoms_that_nobody_has_chosen_are_told(
     words: list[str], is_told: bool, out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["train", *words, "--total-steps", "20", "--eval-episodes", "0", "--device", "cpu",
                  "--replay.capacity", "1000", "--out", str(out)]) == 0  # fmt: skip
-    assert ("atoms   from -10 to 10" in capsys.readouterr().out) == is_told
+    assert ("atoms from -10 to 10" in capsys.readouterr().out) == is_told
 
 
 def test_ctrl_c_keeps_what_there_is_and_reports_it(

@@ -76,12 +76,13 @@ def test_a_module_of_environments_that_cannot_be_imported_says_why(
     [
         ("own_envs_7:Dic-v0", "did you mean own_envs_7:Dict-v0\\?$"),
         ("own_envs_7:arm-v0", "did you mean own_envs_7:Arm-v0\\?$"),
-        ("own_envs_7:Zzzzzz", "own_envs_7 registers Arm-v0, Dict-v0$"),
+        ("own_envs_7:Zzzzzz", "own_envs_7 registers Arm-v0, Broken-v0, Dict-v0$"),
         (
             "Zzzzzz-v0",
-            "pprint_registry.. lists all. .* module that registers it: module:Zzzzzz-v0$",
+            "pprint_registry.. lists all. .* needs its module in front: module:Zzzzzz-v0$",
         ),
-        ("CartPol-v1", "did you mean CartPole-v1 .* registers it: module:CartPol-v1$"),
+        ("CartPol-v1", "did you mean CartPole-v1 .* needs its module in front: module:CartPol-v1$"),
+        ("own_envs_7:Broken-v0", "own_envs_7:Broken-v0 cannot be made: there is no driver$"),
     ],
 )
 def test_an_id_of_a_module_of_ones_own_is_found_among_those_it_registers(
@@ -91,6 +92,8 @@ def test_an_id_of_a_module_of_ones_own_is_found_among_those_it_registers(
     (tmp_path / "own_envs_7.py").write_text(
         "import gymnasium\n"
         "class Arm: pass\n"
+        "def broken(): raise ImportError('there is no driver')\n"
+        "gymnasium.register('Broken-v0', broken)\n"
         "gymnasium.register('Arm-v0', Arm)\n"
         "gymnasium.register('Dict-v0', 'own_envs_7.inner:Dict')\n"
     )

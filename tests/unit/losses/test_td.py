@@ -110,4 +110,6 @@ def test_the_slope_is_the_derivative_of_the_loss_by_the_value(kind, weight_on):
     loss = weighted_loss(td_error(q, target), weights, kind, weight_on)
     (expected,) = torch.autograd.grad(loss, q)
     slope = td_slope(td_error(q.detach(), target), weights, kind, weight_on)
+    if weight_on == "loss":
+        assert torch.equal(slope, expected)
     assert torch.allclose(slope, expected, rtol=1e-6, atol=0.0)

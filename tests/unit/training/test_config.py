@@ -177,8 +177,10 @@ def test_settings_survive_json(config):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("total_steps", "300", "total_steps is a whole number; given '300'"),
-        ("train_every", 4.0, r"train_every is a whole number; given 4\.0"),
+        ("total_steps", "300", r"total_steps is a whole number \(a Python int\); given '300'"),
+        ("total_steps", None, "total_steps is a whole number"),
+        ("seed", "auto", "seed is a whole number .*; given 'auto'"),
+        ("train_every", 4.0, r"train_every is a whole number .*; given 4\.0"),
     ],
 )
 def test_settings_of_another_kind_are_refused(name, value, message):

@@ -132,12 +132,11 @@ def test_a_run_without_updates_says_so_when_it_begins(tmp_path):
     )
 
 
-@pytest.mark.parametrize("name", ["rlpd", "another"])
-def test_rlpd_without_demonstrations_says_so_when_it_begins(tmp_path, name):
+def test_what_there_is_to_remark_stands_in_the_first_record(tmp_path):
     listener = Listener()
-    run(tiny(out=tmp_path / "run", name=name, total_steps=90, eval_episodes=0), [listener])
-    said = listener.records[0].chosen.get("demonstrations", "")
-    assert said.startswith("none: rlpd is meant to draw half of each batch") is (name == "rlpd")
+    config = tiny(out=tmp_path / "run", total_steps=200, eval_episodes=0)
+    run(config, [listener], remarks={"atoms": "from -10 to 10"})
+    assert listener.records[0].chosen["atoms"] == "from -10 to 10"
 
 
 def test_the_last_steps_are_told_too(tmp_path):
