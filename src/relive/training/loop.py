@@ -139,13 +139,12 @@ class Trainer:
             for name in now
             if before.get(name) != now[name]
         }
-        if self.config.total_steps != state.get("total_steps", self.config.total_steps):
-            changed["total_steps"] = (
-                f"{state['total_steps']:,} before, {self.config.total_steps:,} now"
-            )
-            # the one at the end of the shorter run is taken back
-            last = self._step - self.config.num_envs
-            self._evaluation_due |= self.config.eval_is_due(last, self._step)
+        total = state.get("total_steps", self.config.total_steps)  # not in earlier versions
+        if self.config.total_steps != total:
+            changed["total_steps"] = f"{total:,} before, {self.config.total_steps:,} now"
+            if self._step >= total:  # the evaluation at the end of the shorter run is taken back
+                last = self._step - self.config.num_envs
+                self._evaluation_due = self.config.eval_is_due(last, self._step)
         if not buffer_kept:
             self._warm_until = self._step + self.config.updates_start
             self._buffer.set_progress(state["progress"])

@@ -278,6 +278,15 @@ def test_a_run_that_has_ended_can_be_made_longer(tmp_path):
         resume(short, config=dataclasses.replace(longer, total_steps=300))
 
 
+def test_a_run_that_is_made_longer_on_its_way_makes_no_evaluation_twice(tmp_path):
+    run(tiny(out=tmp_path, eval_every=150), [Interrupt(150)])
+    evaluated = [r["step"] for r in told(tmp_path) if r["record"] == "evaluated"]
+    longer = dataclasses.replace(run_settings(tmp_path), total_steps=450)
+    resume(tmp_path, config=longer)
+    found = [r["step"] for r in told(tmp_path) if r["record"] == "evaluated"]
+    assert (evaluated, found) == ([150], [150, 300, 450])
+
+
 def test_a_run_that_was_never_saved_says_so(stopped):
     (stopped / "checkpoint" / "manifest.json").unlink()
     with pytest.raises(InputError, match=r"cannot go on: .* holds no saved buffer"):
