@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # Numbers that torch can copy and convert.
 NUMPY_DTYPES = {
@@ -42,6 +45,16 @@ def as_array(value: Any) -> Any:
         return np.asarray(value)
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         raise TypeError(str(error)) from None
+
+
+def is_finite(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether numbers are finite as float32, as which they are learned from; of their shape."""
+    if values.dtype.kind != "f":
+        return np.ones(values.shape, bool)
+    if values.dtype.itemsize > 4:
+        with np.errstate(over="ignore"):
+            values = values.astype(np.float32)
+    return np.asarray(np.isfinite(values))
 
 
 def plain(tensor: Tensor) -> Tensor:

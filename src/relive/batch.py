@@ -141,7 +141,7 @@ class Batch:
             UnsupportedError: no device that this machine has.
         """
         try:
-            if device == self._arena.device or numbered(device) == self._arena.device:
+            if numbered(device) == self._arena.device:
                 return self
             arena = self._arena.to(device, non_blocking=non_blocking)
         except (TypeError, ValueError, RuntimeError, AssertionError) as error:

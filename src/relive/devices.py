@@ -51,7 +51,8 @@ def numbered(device: torch.device | str) -> torch.device:
     To torch "cuda" is not equal to "cuda:0": a network on one and a buffer on the other would seem
     to be apart.
     """
-    device = torch.device(device)
+    if not isinstance(device, torch.device):  # to make one of one takes a microsecond
+        device = torch.device(device)
     if device.type == "cuda" and device.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return device

@@ -12,9 +12,7 @@ import struct
 import subprocess
 import sys
 import time
-import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -23,9 +21,7 @@ import torch
 from relive import Field, ReplayBuffer, TrajectoryStore, UnsupportedError
 from relive.storage import episode_writer
 from relive.writing import tee
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tests.unit.forks import answer_of, forked
 
 FIELDS = {"obs": Field((5,)), "action": Field((), torch.int64)}
 LANES = 3
@@ -60,17 +56,6 @@ def add_for_ever(path: Path, writable: int, rng: np.random.Generator) -> None:
             t += 1
         store.flush(sync=bool(rng.random() < 0.1))
         os.write(writable, struct.pack("q", t))
-
-
-def forked(child: Callable[[], None]) -> int:
-    number = os.fork()
-    if number == 0:
-        try:
-            child()
-        except BaseException:  # there is nobody above
-            traceback.print_exc()
-        os._exit(1)
-    return number
 
 
 def killed_writers(folder: Path, kills: int, seed: int) -> int:
@@ -147,7 +132,6 @@ def read_while_written(folder: Path, seed: int) -> int:
             if rng.random() < 0.05:
                 store.flush()
         store.close()
-        os._exit(0)
 
     number = forked(child)
     read, news, ended = TrajectoryStore(path, mode="r"), 0, False
@@ -190,7 +174,6 @@ def use_in_a_fork(folder: Path) -> int:
         buffer.add(**step(ROUND))
         os.write(writable, struct.pack("q", steps))
         os.read(held, 1)  # lives on
-        os._exit(0)
 
     number = forked(child)
     os.close(writable), os.close(held)
@@ -208,20 +191,7 @@ def use_in_a_fork(folder: Path) -> int:
 
 def run(call: str, folder: Path, timeout: float) -> int:
     """The answer of a function of this module, in a process of its own."""
-    code = (
-        "import sys; from pathlib import Path; import tests.unit.test_trajectory_processes as t; "
-        f"import torch; torch.set_num_threads(1); folder = Path(sys.argv[1]); print(t.{call})"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-        cwd=Path(__file__).parents[2],
-    )
-    assert done.returncode == 0, done.stderr
-    return int(done.stdout)
+    return answer_of("test_trajectory_processes", call, folder, timeout)
 
 
 @pytest.mark.parametrize("kills", [10, pytest.param(150, marks=pytest.mark.long)])

@@ -298,7 +298,8 @@ class TD3(CopiedByState):
         if self.config.max_grad_norm is not None:
             self.actor_parameters.clip_grad(self.config.max_grad_norm)
         self.actor_optimizer.step(lr)
-        self._actor_loss.copy_(loss)
+        if self.config.policy_delay > 1:
+            self._actor_loss.copy_(loss)
         return loss
 
     def _policy_terms(self, batch: Batch) -> tuple[Loss]:

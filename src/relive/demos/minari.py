@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from relive.arrays import is_finite
 from relive.demos import arrow, hdf5
 from relive.demos.demonstration import (
     Demonstration,
@@ -25,7 +26,6 @@ from relive.demos.demonstration import (
     lengths,
     reading,
 )
-from relive.demos.soundness import is_finite
 from relive.errors import CorruptError, UnsupportedError
 
 if TYPE_CHECKING:

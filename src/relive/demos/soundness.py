@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from relive.arrays import is_finite
 from relive.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,14 +46,6 @@ def require_finite_return(episode: Demonstration) -> None:
             f"its return is {episode.episode_return:g}, since the reward of a step that was left "
             "out is not finite; mend the file, or leave such episodes out"
         )
-
-
-def is_finite(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether values are finite as float32, as which they are learned from."""
-    if values.dtype.kind != "f":
-        return np.ones(values.shape, bool)
-    with np.errstate(over="ignore"):
-        return np.asarray(np.isfinite(values.astype(np.float32, copy=False)))
 
 
 def _named(name: str, values: Any) -> list[tuple[str, NDArray[Any]]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
+from relive.closest import likeness, ranked
 from relive.envs.torch_native import TorchEnv, make_torch_env
 from relive.envs.torch_native.make import torch_id
 from relive.envs.torch_native.single import SingleTorchEnv
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gymnasium import Env
     from gymnasium.vector import SyncVectorEnv
 
+ALIKE = 0.7  # ids end alike, so what may be meant is more alike than other words
 PLUGINS = {"MinAtar/": ("minatar.gym", "minatar"), "ALE/": ("ale_py", "ale-py")}
 """Environments that Gymnasium hears of by `register_envs` of a module, in a package."""
 
@@ -215,10 +216,8 @@ def _what_is_wrong(env_id: str, error: Exception) -> str:
     if (name or env_id) in registry:
         return f"{env_id} cannot be made: {' '.join(str(error).split())}"
     ours = _registered_by(module) if colon else []
-    names = {other.lower(): other for other in ours or registry}
-    close = [
-        names[it] for it in difflib.get_close_matches((name or env_id).lower(), names, cutoff=0.7)
-    ]
+    wanted = name or env_id
+    close = [it for it in ranked(wanted, ours or registry)[:3] if likeness(wanted, it) >= ALIKE]
     if ours:
         close = [f"{module}:{other}" for other in close]
     if close:

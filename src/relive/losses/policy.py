@@ -30,7 +30,7 @@ def deterministic_policy_loss(q: Tensor, weights: Tensor) -> Tensor:
     Lillicrap et al. 2016, eq. 6 (DDPG).
 
     Args:
-        q: With gradient through the action. float `[B]`.
+        q: float `[B]`.
         weights: float `[B]`.
 
     Returns:
@@ -88,9 +88,9 @@ def soft_policy_loss(q: Tensor, log_prob: Tensor, temperature: Tensor, weights: 
     """mean_i w_i (alpha log pi(a_i) - Q(s_i, a_i)) (Haarnoja et al. 2018b, eq. 7).
 
     Args:
-        q: With gradient through the action. float `[B]`.
-        log_prob: With gradient. float `[B]`.
-        temperature: Without gradient. float `[]`.
+        q: float `[B]`.
+        log_prob: float `[B]`.
+        temperature: float `[]`.
         weights: float `[B]`.
 
     Returns:
@@ -117,8 +117,8 @@ def temperature_loss(
     Haarnoja et al. 2018b, eq. 18.
 
     Args:
-        temperature: With gradient. float `[]`.
-        log_prob: Without gradient. float `[B]`.
+        temperature: float `[]`.
+        log_prob: float `[B]`.
         target_entropy: H, in nats, of actions in (-1, 1).
         weights: float `[B]`.
 

@@ -75,7 +75,7 @@ def weighted_loss(
     reproduce them.
 
     Args:
-        delta: Signed TD errors, with gradient. float `[B]`.
+        delta: Signed TD errors. float `[B]`.
         weights: Importance weights. float `[B]`.
         kind: `"huber"` or `"mse"` (half the square).
         weight_on: Where the weight enters.

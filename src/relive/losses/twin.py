@@ -61,7 +61,7 @@ def critics_loss(delta: Tensor, weights: Tensor, kind: LossKind = "mse") -> Tens
     """Of each critic its own: sum_k mean_i w_i l(delta_ki); its derivative is `td_slope`.
 
     Args:
-        delta: Signed TD errors, with gradient. float `[K, B]`.
+        delta: Signed TD errors. float `[K, B]`.
         weights: Importance weights. float `[B]`.
         kind: `"huber"` or `"mse"` (half the square).
 

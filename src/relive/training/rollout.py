@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
+from relive.arrays import is_finite
 from relive.envs.make import episodes_of, resume_episodes
 from relive.envs.torch_native import TorchEnv
 from relive.errors import InputError, UnsupportedError
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from relive.training.records import EpisodeEnded, EpisodesEnded
 
 
-LARGEST = np.finfo(np.float32).max
 OUTSIDE = "not finite, or infinite as float32"
 NEVER_AGAIN = "what is learned from it would never be a number again"
 
@@ -165,10 +165,10 @@ class HostRollout:
         except Exception as error:
             error.add_note(self._came_out_of("step"))
             raise
-        if not (within := np.abs(reward) <= LARGEST).all():
+        if not (finite := is_finite(reward)).all():
             raise InputError(
                 f"{self._name} gave a reward that is {OUTSIDE}: {reward.tolist()}, "
-                f"in its environment {int(within.argmin())}; {NEVER_AGAIN}"
+                f"in its environment {int(finite.argmin())}; {NEVER_AGAIN}"
             )
         final_obs = info.get("final_obs")
         seen = [next_obs] if final_obs is None else [next_obs, *final_obs]
@@ -355,6 +355,6 @@ def not_finite(obs: Any, name: str = "") -> str | None:
     if isinstance(obs, dict):
         found = (not_finite(entry, f"{name}.{key}") for key, entry in obs.items())
         return next(filter(None, found), None)
-    if obs is None or np.asarray(obs).dtype.kind != "f" or (np.abs(obs) <= LARGEST).all():
+    if obs is None or is_finite(np.asarray(obs)).all():
         return None
     return f"an observation{f', in {name[1:]},' if name else ''}"

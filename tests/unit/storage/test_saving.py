@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -34,6 +32,7 @@ from relive.storage import files
 from relive.storage.saving import save_note
 from tests.equivalence.states import assert_same_batch, comparable, same_bits
 from tests.properties.calls import Calls, Spec
+from tests.unit.forks import answer_of
 
 SPECS = {
     "uniform, three lanes, n = 3": Spec(num_envs=3, n_step=3, autoreset="next_step", capacity=40),
@@ -391,20 +390,8 @@ def write_wide(buffer: ReplayBuffer, count: int) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_save_that_is_killed_leaves_the_one_before_whole(tmp_path, kills):
     seed = int.from_bytes(os.urandom(4))  # moments differ from run to run anyhow
-    code = (
-        "import sys; from pathlib import Path; from tests.unit.storage import test_saving as t; "
-        "print(t.killed_saves(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path), str(kills), str(seed)],
-        capture_output=True,
-        text=True,
-        timeout=4 * kills,
-        check=False,
-        cwd=Path(__file__).parents[3],
-    )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > kills
+    call = f"killed_saves(folder, {kills}, {seed})"
+    assert answer_of("storage.test_saving", call, tmp_path, 4 * kills) > kills
 
 
 def test_settings_come_back_as_they_were(tmp_path):

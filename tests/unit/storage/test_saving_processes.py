@@ -8,12 +8,9 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import subprocess
 import sys
 import threading
-import traceback
 from concurrent.futures import TimeoutError as StillRunning
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,10 +19,12 @@ import pytest
 from relive import InputError, ReplayBuffer
 from relive.storage import files, writer_lock
 from relive.storage.saving import save_note
+from tests.unit.forks import answer_of, forked
 from tests.unit.storage.test_saving import numbered, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 ROWS = {"add": 50, "anew": 80, "background": 30}
@@ -49,18 +48,6 @@ def save_once(folder: Path, how: str, buffer: ReplayBuffer) -> None:
     saving = buffer.save(folder, note=note_of(how), background=how == "background")
     if saving is not None:
         saving.result(60)
-
-
-def forked(child: Callable[[], None]) -> int:
-    number = os.fork()
-    if number == 0:
-        try:
-            child()
-            os._exit(0)
-        except BaseException:  # there is nobody above
-            traceback.print_exc()
-        os._exit(1)
-    return number
 
 
 def assert_whole(folder: Path, hows: tuple[str, ...]) -> None:
@@ -162,21 +149,7 @@ def kill_in_a_save(folder: Path, how: str, *, with_child: bool) -> int:
 
 def run(call: str, folder: Path) -> int:
     """The answer of a function of this module, in a process of its own."""
-    code = (
-        "import sys; from pathlib import Path; import torch; torch.set_num_threads(1); "
-        "import tests.unit.storage.test_saving_processes as t; folder = Path(sys.argv[1]); "
-        f"print(t.{call})"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=Path(__file__).parents[3],
-    )
-    assert done.returncode == 0, done.stderr
-    return int(done.stdout)
+    return answer_of("storage.test_saving_processes", call, folder, 60)
 
 
 HOWS = [("add", "anew"), ("anew", "anew"), ("background", "add"), ("anew", "note"), ("note",) * 2]
