@@ -27,7 +27,6 @@ def draw(tasks: Sequence[Task], results: Results, path: Path) -> None:
     mpl.rcParams["svg.hashsalt"] = "relive"  # the same results, the same file
     from matplotlib import pyplot as plt
 
-    by_name = {task.name: task for task in tasks}
     shown = [task for task in tasks if task.name in results and not task.peer]
     if not shown:
         return
@@ -40,8 +39,8 @@ def draw(tasks: Sequence[Task], results: Results, path: Path) -> None:
     for axes, task in zip(grid.flat, shown, strict=False):
         line(axes, results[task.name], OURS, "relive")
         beside = task.goal.beside if task.goal else None
-        if beside in results and by_name[beside].peer:
-            line(axes, results[beside], THEIRS, "Stable-Baselines3")
+        if beside is not None and beside.peer and beside.name in results:
+            line(axes, results[beside.name], THEIRS, "Stable-Baselines3")
             axes.legend(frameon=False, fontsize=7)
         elif task.goal and not task.goal.beside:
             axes.axhline(task.goal.least, color=GREY, linewidth=0.8, linestyle="--")

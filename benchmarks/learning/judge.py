@@ -6,8 +6,6 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from benchmarks.learning.tasks import Task
 
 Results = dict[str, dict[str, dict[str, Any]]]
@@ -26,16 +24,15 @@ def scores(task: Task, results: Results) -> dict[int, float]:
     }
 
 
-def reached(task: Task, results: Results, tasks: Mapping[str, Task]) -> bool | None:
+def reached(task: Task, results: Results) -> bool | None:
     """Whether a task has come to its goal; None while it cannot be told, or if it has none."""
     goal, of_seed = task.goal, scores(task, results)
     if goal is None or len(of_seed) < task.seeds:
         return None
     least = goal.least
     if goal.beside is not None:
-        beside = tasks[goal.beside]
-        others = scores(beside, results)
-        if len(others) < beside.seeds:
+        others = scores(goal.beside, results)
+        if len(others) < goal.beside.seeds:
             return None
         least *= statistics.fmean(others.values())
     if goal.of == "each":
@@ -50,7 +47,7 @@ def asked(task: Task) -> str:
     if goal is None:
         return ""
     if goal.beside is not None:
-        return f"{goal.of} ≥ {goal.least:g} × {goal.beside}"
+        return f"{goal.of} ≥ {goal.least:g} × {goal.beside.name}"
     what = "worst episode" if goal.worst_episode else "return"
     if goal.of == "each":
         return f"{what} ≥ {goal.least:g} for {goal.enough} of {task.seeds}"

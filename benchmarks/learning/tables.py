@@ -20,7 +20,6 @@ VERDICTS = {True: "yes", False: "**no**", None: ""}
 
 def goals(tasks: Sequence[Task], results: Results) -> str:
     """A row a task: its seeds, what was asked, whether it was reached."""
-    by_name = {task.name: task for task in tasks}
     lines = [
         "| run | judged by | seeds 0, 1, … | asked | reached | minutes a run |",
         "| --- | --- | --- | --- | --- | ---: |",
@@ -32,7 +31,7 @@ def goals(tasks: Sequence[Task], results: Results) -> str:
         shown = ", ".join(_short(score) for score in of_seed.values())
         by = "last 100 of training" if task.judged == "training" else f"{task.episodes} greedy"
         minutes = statistics.median(run["seconds"] for run in results[task.name].values()) / 60
-        verdict = VERDICTS[judge.reached(task, results, by_name)]
+        verdict = VERDICTS[judge.reached(task, results)]
         lines.append(
             f"| {task.name} | {by} | {shown} | {judge.asked(task)} | {verdict} | {minutes:.1f} |"
         )

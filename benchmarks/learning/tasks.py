@@ -24,7 +24,7 @@ class Goal:
     least: float
     of: Literal["each", "median", "mean"] = "each"
     enough: int = 4
-    beside: str | None = None
+    beside: Task | None = None
     worst_episode: bool = False
 
 
@@ -53,6 +53,13 @@ class Task:
     peer: bool = False
 
 
+PEER = Task(
+    name="sb3-halfcheetah",
+    words="--env HalfCheetah-v5 --total-steps 100000",
+    seeds=3,
+    episodes=10,
+    peer=True,
+)
 GOALS = (
     Task(
         name="c51-cartpole",
@@ -99,15 +106,9 @@ GOALS = (
         words="sac --env HalfCheetah-v5 --total-steps 100000",
         seeds=3,
         episodes=10,
-        goal=Goal(least=0.9, of="mean", beside="sb3-halfcheetah"),
+        goal=Goal(least=0.9, of="mean", beside=PEER),
     ),
-    Task(
-        name="sb3-halfcheetah",
-        words="--env HalfCheetah-v5 --total-steps 100000",
-        seeds=3,
-        episodes=10,
-        peer=True,
-    ),
+    PEER,
     Task(
         name="rainbow-breakout",
         words="rainbow --env MinAtar/Breakout-v0",

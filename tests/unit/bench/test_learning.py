@@ -49,23 +49,24 @@ def results_of(*returns, name="tiny"):
 )
 def test_a_goal_is_reached_by_so_many_seeds_their_median_or_their_mean(goal, returns, expected):
     task = dataclasses.replace(TINY, seeds=5, goal=goal)
-    assert judge.reached(task, results_of(*returns), {}) is expected
+    assert judge.reached(task, results_of(*returns)) is expected
 
 
 def test_returns_in_training_count_where_the_task_says_so():
     task = dataclasses.replace(TINY, judged="training", goal=Goal(least=10, enough=2))
-    assert judge.reached(task, results_of(20, 20), {}) is True
-    assert judge.reached(task, results_of(20, 19), {}) is False
+    assert judge.reached(task, results_of(20, 20)) is True
+    assert judge.reached(task, results_of(20, 19)) is False
 
 
 @pytest.mark.parametrize(("ours", "expected"), [(9.0, True), (8.9, False)])
 def test_a_goal_beside_another_run_is_a_factor_of_its_mean(ours, expected):
-    task = dataclasses.replace(TINY, goal=Goal(least=0.9, of="mean", beside="other"))
     other = dataclasses.replace(TINY, name="other", goal=None)
+    task = dataclasses.replace(TINY, goal=Goal(least=0.9, of="mean", beside=other))
     results = results_of(ours, ours) | results_of(5, 15, name="other")
-    by_name = {"tiny": task, "other": other}
-    assert judge.reached(task, results, by_name) is expected
-    assert judge.reached(task, results_of(ours, ours), by_name) is None
+    assert judge.reached(task, results) is expected
+    assert judge.reached(task, results_of(ours, ours)) is None
+    shown = tables.goals([task], results)  # also without the other in the table, as with --only
+    assert f"mean ≥ 0.9 × other | {tables.VERDICTS[expected]} |" in shown
 
 
 @pytest.mark.parametrize("task", [*GOALS, *COMPARISON], ids=lambda task: task.name)
