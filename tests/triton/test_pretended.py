@@ -361,6 +361,27 @@ def test_what_torch_tells_of_the_device_can_be_set(device):
         torch.cuda.set_device(1)
 
 
+MEMORY_AS_IT_COMES = {
+    "empty": lambda: torch.empty(4, device="cuda"),
+    "empty of no axes": lambda: torch.empty((), device="cuda"),
+    "empty_like": lambda: torch.empty_like(on_device(1.0, 2.0)),
+    "empty_strided": lambda: torch.empty_strided((2, 2), (1, 2), device="cuda"),
+    "new_empty": lambda: on_device(1.0).new_empty(3),
+    "pinned": lambda: torch.empty(4, pin_memory=True),
+}
+
+
+@pytest.mark.parametrize("make", MEMORY_AS_IT_COMES.values(), ids=MEMORY_AS_IT_COMES)
+@pytest.mark.parametrize("lag", [False, True])
+def test_memory_as_it_comes_never_holds_what_was_there_before(device, make, lag):
+    device.lag = lag
+    for _ in range(3):
+        made = make()
+        memory = device.inner(made) if made.is_cuda else made
+        assert memory.isnan().all()
+        memory.fill_(1.0)
+
+
 # A device that lags.
 
 

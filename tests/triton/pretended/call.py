@@ -106,7 +106,7 @@ class Call:
         """Its results, in memory."""
         results = self.operation(*self.args, **self.kwargs)
         self._require_shapes(_tensors((self.args, self.kwargs)))
-        return results
+        return spoil(results) if self.packet in ALLOCATIONS else results
 
     def _require_shapes(self, tensors: list[Tensor]) -> None:
         """Raise NotImplementedError if `out=` got another shape."""
@@ -115,7 +115,7 @@ class Call:
                 raise NotImplementedError(f"{self.operation} resizes what it writes to")
 
     def promised(self) -> Any:
-        """Its results, without doing it: arguments that it returns, and memory full of ones."""
+        """Its results, without doing it: arguments that it returns, and spoilt memory."""
         arguments: dict[int, Tensor] = {}
 
         def to_meta(value: Any) -> Any:
@@ -131,9 +131,7 @@ class Call:
             if not isinstance(meta, Tensor) or id(meta) in arguments:
                 return arguments.get(id(meta), meta)
             with torch.inference_mode(False):
-                memory = torch.empty_strided(meta.shape, meta.stride(), dtype=meta.dtype)
-            memory.untyped_storage().fill_(0xFF)  # not a number, to whoever reads it too early
-            return memory
+                return spoil(torch.empty_strided(meta.shape, meta.stride(), dtype=meta.dtype))
 
         args, kwargs = tree_map(to_meta, (self.args, {**self.kwargs, "generator": None}))
         if "generator" not in self.kwargs:
@@ -163,6 +161,15 @@ class Call:
             return DeviceTensor.of(value) if ours else value
 
         return tree_map(to_caller, results)
+
+
+def spoil(memory: Tensor) -> Tensor:
+    """Memory as it comes: not a number, to whoever reads it too early.
+
+    As it really comes it may hold what is expected of it, from a time before.
+    """
+    memory.untyped_storage().fill_(0xFF)
+    return memory
 
 
 def _tensors(values: Any) -> list[Tensor]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from tests.triton.pretended.call import Call
+from tests.triton.pretended.call import ALLOCATIONS, Call, spoil
 from tests.triton.pretended.graphs import graph
 from tests.triton.pretended.streams import Order, learn, not_in_capture
 from tests.triton.pretended.tensors import CUDA, DeviceTensor, memory_of
@@ -173,7 +173,9 @@ class Device:
                 raise RuntimeError("only dense CPU tensors can be pinned; given one on cuda:0")
             return self._pin(args[0].clone(memory_format=torch.contiguous_format))
         if kwargs.get("pin_memory"):
-            return self._pin(operation(*args, **{**kwargs, "pin_memory": False}))
+            made = operation(*args, **{**kwargs, "pin_memory": False})
+            is_as_it_comes = operation.overloadpacket in ALLOCATIONS
+            return self._pin(spoil(made) if is_as_it_comes else made)
         return operation(*args, **kwargs)
 
     # What the device does.
