@@ -314,7 +314,8 @@ class SAC(CopiedByState):
         config = self.config
         with torch.no_grad():
             action, log_prob = self._sample(*self.actor.forward(batch.next_obs))
-            value = self._smallest(self.critic_backprop.target(batch.next_obs, action))
+            q = self.critic_backprop.target(batch.next_obs, action, self._subset())
+            value = q.amin(0)
             if config.entropy_backup:
                 value = soft_value(value, log_prob, self.temperature.forward())
             target = td_target(batch.reward, batch.discount, value)
@@ -372,13 +373,12 @@ class SAC(CopiedByState):
         before = torch.addcmul(mean, log_std.exp(), noise)
         return before.tanh(), tanh_normal_log_prob(noise, log_std, before)
 
-    def _smallest(self, q: Tensor) -> Tensor:
-        """Of all critics `[K, B]`, or of a few chosen by chance, `[B]`."""
-        count = self.config.target_critics
-        if count is not None and count < len(q):
-            chosen = self.subsets.choose(count, len(q))
-            q = q.index_select(0, chosen)
-        return q.amin(0)
+    def _subset(self) -> Tensor | None:
+        """Numbers of the critics that value a target, int64 `[target_critics]`; None: all."""
+        config = self.config
+        if config.target_critics is None or config.target_critics == config.critics:
+            return None
+        return self.subsets.choose(config.target_critics, config.critics)
 
     # -- save
 

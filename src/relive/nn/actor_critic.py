@@ -109,8 +109,10 @@ class Critics(nn.Module):
         width = self.encoder.out_features + size
         self.members = EnsembleMLP(members, width, hidden, 1, generator, layer_norm=layer_norm)
 
-    def forward(self, obs: Observation, action: Tensor, members: int | None = None) -> Tensor:
-        """Values `[K, B]` of actions `[B, D]`, by the first `members` only unless that is None."""
+    def forward(
+        self, obs: Observation, action: Tensor, members: int | Tensor | None = None
+    ) -> Tensor:
+        """Values `[K, B]` of actions `[B, D]`, by members as of `EnsembleMLP.forward`."""
         return self.members.forward(self.features(obs, action), members).squeeze(2)
 
     def features(self, obs: Observation, action: Tensor) -> Tensor:

@@ -4,7 +4,7 @@
 
 `relive.losses` has the slope of a loss at the outputs of a network; `relive.nn.stack` goes from
 there to its parameters. Networks that are more than linear layers with a ReLU between, as those of
-images or with layer normalisation, go by autograd, through the same calls.
+images, go by autograd, through the same calls.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from relive.errors import InputError
 from relive.nn.flat import gradient
-from relive.nn.stack import Layer, Pass, grads_of, is_all_of, with_memory
+from relive.nn.stack import Layer, Pass, grads_of, is_all_of, values_of, with_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,9 +44,8 @@ class CriticBackprop:
 
     def __init__(self, critics: Critics, parameters: FlatParameters, targets: Critics) -> None:
         self._critics, self._parameters, self._targets = critics, parameters, targets
-        linear = list(critics.members.layers)
-        self.by_hand = is_all_of(linear, critics)
-        self._grads = grads_of(linear)
+        self.by_hand = is_all_of(critics.members.stack, critics)
+        self._grads = grads_of(critics.members.stack)
         self._rows = -1  # as many as there is memory for
         self._layers: dict[int, list[Layer]] = {}  # by the number of critics that are asked
         self._target_layers: list[Layer] = []
@@ -75,15 +74,27 @@ class CriticBackprop:
             return self._values
 
     @torch.no_grad()
-    def target(self, obs: Observation, action: Tensor) -> Tensor:
-        """Values of the targets, float `[K, B]`, without a graph."""
+    def target(self, obs: Observation, action: Tensor, members: Tensor | None = None) -> Tensor:
+        """Values of the targets, without a graph.
+
+        Args:
+            obs: Observations of B rows.
+            action: float `[B, D]`.
+            members: Only the critics of these numbers are asked, int64 `[K]`; None: all.
+
+        Returns:
+            float `[K, B]`.
+        """
         if not self.by_hand:
-            return self._targets.forward(obs, action)
+            return self._targets.forward(obs, action, members)
         self._last = None  # what is remembered of it is written over
         x = self._targets.features(obs, action)
         self._make_room(len(x))
-        x = x.expand(self._targets.members.members, *x.shape)
-        return Pass(self._target_layers, x).output.squeeze(2)
+        layers = self._target_layers
+        if members is not None:
+            layers = [layer.chosen(members) for layer in layers]
+        x = x.expand(self._targets.members.count(members), *x.shape)
+        return Pass(layers, x).output.squeeze(2)
 
     def take_grad(
         self, outputs: Sequence[Tensor], slopes: Sequence[Tensor], *, add: bool = False
@@ -105,7 +116,7 @@ class CriticBackprop:
         if len(outputs[0]) != self._critics.members.members:
             raise InputError("the gradient is that of all critics; given the values of some")
         with torch.no_grad():
-            last.take_grad(slopes[0].unsqueeze(2), self._grads, add=add)
+            last.backwards(slopes[0].unsqueeze(2), self._grads, add=add)
 
     def to_action(self, q: Tensor, slope: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """A step back, towards the parameters of the policy that has chosen the action.
@@ -125,8 +136,9 @@ class CriticBackprop:
         if not self.by_hand:
             return q, slope
         with torch.no_grad():
-            *_, (layer, _, slope) = self._last_of(q).backwards(slope.unsqueeze(2))
-            of_action = layer.weight[:, -action.shape[1] :]
+            slope = self._last_of(q).backwards(slope.unsqueeze(2))
+            first = self._layers[len(q)][0].parameters.linear.weight
+            of_action = first[:, -action.shape[1] :]
             return action, torch.bmm(slope, of_action.mT).sum(0)
 
     def _last_of(self, q: Tensor) -> Pass:
@@ -139,11 +151,12 @@ class CriticBackprop:
         """Memory for a batch, the same for critics and targets, at every call."""
         if rows == self._rows:
             return
-        own = with_memory(self._critics.members.layers, rows)
+        own = with_memory(self._critics.members.stack, rows)
         count = self._critics.members.members
         self._layers = {k: [layer.first(k) for layer in own] for k in range(1, count + 1)}
-        pairs = zip(own, self._targets.members.layers, strict=True)
-        self._target_layers = [layer.of(target) for layer, target in pairs]
+        targets = values_of(self._targets.members.stack)
+        pairs = zip(targets, own, strict=True)
+        self._target_layers = [Layer(parameters, layer.memory) for parameters, layer in pairs]
         self._rows = rows
 
 
@@ -162,9 +175,9 @@ class PolicyBackprop:
         self, policy: DeterministicPolicy | GaussianPolicy, parameters: FlatParameters
     ) -> None:
         self._policy, self._parameters = policy, parameters
-        self._linear = [*policy.trunk.layers, policy.head]
-        self.by_hand = is_all_of(self._linear, policy)
-        self._grads = grads_of(self._linear)
+        self._modules = [(layer, None) for layer in (*policy.trunk.layers, policy.head)]
+        self.by_hand = is_all_of(self._modules, policy)
+        self._grads = grads_of(self._modules)
         self._rows = -1
         self._layers: list[Layer] = []
         self._last: Pass | None = None
@@ -176,7 +189,7 @@ class PolicyBackprop:
         with torch.no_grad():
             x = self._policy.encoder.forward(obs)
             if len(x) != self._rows:
-                self._layers, self._rows = with_memory(self._linear, len(x)), len(x)
+                self._layers, self._rows = with_memory(self._modules, len(x)), len(x)
             self._last = Pass(self._layers, x)
         return self._policy.of_head(self._last.output.requires_grad_())
 
@@ -199,7 +212,7 @@ class PolicyBackprop:
         last, self._last = _known(self._last), None  # observations of a batch are lent
         (slope,) = gradient(outputs, [last.output], slopes)
         with torch.no_grad():
-            last.take_grad(slope, self._grads, add=add)
+            last.backwards(slope, self._grads, add=add)
 
 
 def _known(last: Pass | None) -> Pass:

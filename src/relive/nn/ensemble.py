@@ -33,9 +33,9 @@ class EnsembleLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(members, 1, out_features, dtype=torch.float32))
         fill_uniform(self, fan_in=in_features, generator=generator)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """`[K, B, G]` of `x` `[K, B, F]`; if that is of fewer members, by the first ones."""
-        return torch.baddbmm(_first(len(x), self.bias), x, _first(len(x), self.weight))
+    def forward(self, x: Tensor, members: int | Tensor | None = None) -> Tensor:
+        """`[K, B, G]` of `x` `[K, B, F]`, by members as of `EnsembleMLP.forward`."""
+        return torch.baddbmm(of_members(self.bias, members), x, of_members(self.weight, members))
 
 
 class EnsembleLayerNorm(nn.Module):
@@ -46,10 +46,11 @@ class EnsembleLayerNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(members, 1, features, dtype=torch.float32))
         self.bias = nn.Parameter(torch.zeros(members, 1, features, dtype=torch.float32))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """As `x`."""
+    def forward(self, x: Tensor, members: int | Tensor | None = None) -> Tensor:
+        """As `x`, by members as of `EnsembleMLP.forward`."""
         normal = functional.layer_norm(x, x.shape[-1:])
-        return torch.addcmul(_first(len(x), self.bias), normal, _first(len(x), self.weight))
+        shift, scale = of_members(self.bias, members), of_members(self.weight, members)
+        return torch.addcmul(shift, normal, scale)
 
 
 class EnsembleMLP(nn.Module):
@@ -86,24 +87,41 @@ class EnsembleMLP(nn.Module):
             else None
         )
 
-    def forward(self, x: Tensor, members: int | None = None) -> Tensor:
+    def forward(self, x: Tensor, members: int | Tensor | None = None) -> Tensor:
         """`[K, B, out_features]` of `x` `[B, F]`, which all members see.
 
         Args:
             x: Rows.
-            members: Only so many are asked, the first ones; None: all.
+            members: Only so many are asked, the first ones, or those of these numbers, int64 `[K]`
+                on the device; None: all.
         """
-        x = x.expand(members or self.members, *x.shape)
+        x = x.expand(self.count(members), *x.shape)
         last = len(self.layers) - 1
         for place, layer in enumerate(self.layers):
-            x = layer.forward(x)
+            x = layer.forward(x, members)
             if place < last:
                 if self.norms is not None:
-                    x = self.norms[place].forward(x)
+                    x = self.norms[place].forward(x, members)
                 x = x.relu_()
         return x
 
+    @property
+    def stack(self) -> list[tuple[nn.Module, nn.Module | None]]:
+        """Linear layers, the first to the last, each with the norm behind it."""
+        norms = [*(self.norms or [None] * (len(self.layers) - 1)), None]
+        return list(zip(self.layers, norms, strict=True))
 
-def _first(members: int, parameter: Tensor) -> Tensor:
-    """What belongs to the first members; a slice of all would cost a copy on the way back."""
-    return parameter if members == len(parameter) else parameter[:members]
+    def count(self, members: int | Tensor | None) -> int:
+        """How many are asked."""
+        if members is None:
+            return self.members
+        return members if isinstance(members, int) else len(members)
+
+
+def of_members(parameter: Tensor, members: int | Tensor | None) -> Tensor:
+    """What belongs to them, as `EnsembleMLP.forward` takes them, of a parameter `[K, ...]`."""
+    if isinstance(members, Tensor):
+        return parameter.index_select(0, members)
+    if members is None or members == len(parameter):
+        return parameter  # a slice of all would cost a copy on the way back
+    return parameter[:members]

@@ -3,6 +3,8 @@
     K  networks that are computed together    B  rows of the batch
     F  features that go into a layer          G  features that come out of it
 
+    x  ->  x W + b  ->  normalised, scaled and shifted, if the layer has a norm  ->  ReLU
+
 What is done forwards and backwards is what autograd does, operation by operation, so the bits are
 the same. Left out is the graph: to build, walk and forget it takes a tenth of the time of an update
 of small networks. And outputs go where those of the last batch were, which is in the cache.
@@ -10,45 +12,90 @@ of small networks. And outputs go where those of the last batch were, which is i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
+
+    Modules = Sequence[tuple[nn.Module, nn.Module | None]]  # linear layers with their norms
 
 relu_backward = torch.ops.aten.threshold_backward.grad_input
+norm_backward = torch.ops.aten.native_layer_norm_backward
+EPS = 1e-5  # as of torch.nn.functional.layer_norm
+
+
+class Affine(NamedTuple):
+    """Weight and bias of K linear layers or norms, or of one linear layer; or their gradients."""
+
+    weight: Tensor  # [K, F, G] or [F, G]; of norms [K, 1, G]
+    bias: Tensor  # [K, 1, G] or [G]
+
+
+class Parameters(NamedTuple):
+    """Of a layer of K networks or of one; or their gradients."""
+
+    linear: Affine
+    norm: Affine | None
+
+    @classmethod
+    def of(cls, linear: Any, norm: Any, values: Callable[[Any], Tensor]) -> Parameters:
+        """`values` of the parameters of modules: what they are, or their gradients."""
+        weight = _inputs_first(values(linear.weight))
+        scale = None if norm is None else Affine(values(norm.weight), values(norm.bias))
+        return cls(Affine(weight, values(linear.bias)), scale)
+
+    def part(self, of: Callable[[Tensor], Tensor]) -> Parameters:
+        """`of` each tensor."""
+        norm = None if self.norm is None else Affine(*map(of, self.norm))
+        return Parameters(Affine(*map(of, self.linear)), norm)
+
+
+class Memory(NamedTuple):
+    """Where a layer puts what it computes; None: in memory made anew."""
+
+    output: Tensor | None = None  # of its linear layer, [K, B, G] or [B, G]
+    active: Tensor | None = None  # behind norm and ReLU, the same; None without a norm
+    input_slope: Tensor | None = None  # [K, B, F] or [B, F]
+
+    def first(self, members: int) -> Memory:
+        """Of the first of K networks."""
+        return Memory(*(None if place is None else place[:members] for place in self))
 
 
 class Layer(NamedTuple):
-    """A linear layer, of K networks or of one, and where outputs and slopes go; None: anew."""
+    """A layer of K networks or of one."""
 
-    weight: Tensor  # [K, F, G] or [F, G]
-    bias: Tensor  # [K, 1, G] or [G]
-    output: Tensor | None  # [K, B, G] or [B, G]
-    input_slope: Tensor | None  # [K, B, F] or [B, F]
-
-    def of(self, module: Any) -> Layer:
-        """Another module of the same shape, in the same memory."""
-        weight = _inputs_first(module.weight.detach())
-        return self._replace(weight=weight, bias=module.bias.detach())
+    parameters: Parameters
+    memory: Memory
 
     def first(self, members: int) -> Layer:
         """Of the first of K networks, in the same memory."""
-        return Layer(
-            self.weight[:members],
-            self.bias[:members],
-            None if self.output is None else self.output[:members],
-            None if self.input_slope is None else self.input_slope[:members],
-        )
+        parameters = self.parameters.part(lambda parameter: parameter[:members])
+        return Layer(parameters, self.memory.first(members))
+
+    def chosen(self, members: Tensor) -> Layer:
+        """Of the networks of these numbers, int64 `[k]`, in the memory of the first k."""
+        parameters = self.parameters.part(lambda parameter: parameter.index_select(0, members))
+        return Layer(parameters, self.memory.first(len(members)))
+
+
+class Normal(NamedTuple):
+    """What a norm was given, and gave before scale and shift."""
+
+    x: Tensor
+    output: Tensor
+    mean: Tensor
+    rstd: Tensor
 
 
 class Pass:
-    """One way forwards through linear layers with a ReLU between, and back.
+    """One way forwards through layers, and back.
 
     Args:
-        layers: The first to the last.
+        layers: The first to the last, which has no norm.
         x: What goes in, `[K, B, F]` or `[B, F]`.
 
     Attributes:
@@ -58,44 +105,72 @@ class Pass:
     def __init__(self, layers: Sequence[Layer], x: Tensor) -> None:
         affine = torch.addmm if x.ndim == 2 else torch.baddbmm
         self._layers, self._inputs = layers, [x]
+        self._normals: list[Normal | None] = []  # behind each layer but the last
         *hidden, last = layers
-        for layer in hidden:
-            x = affine(layer.bias, x, layer.weight, out=layer.output).relu_()
-            self._inputs.append(x)
-        self.output = affine(last.bias, x, last.weight)
+        for ((weight, bias), norm), memory in hidden:
+            x, normal = affine(bias, x, weight, out=memory.output), None
+            if norm is not None:
+                normal = Normal(x, *torch.native_layer_norm(x, x.shape[-1:], None, None, EPS))
+                x = torch.addcmul(norm.bias, normal.output, norm.weight, out=memory.active)
+            self._normals.append(normal)
+            self._inputs.append(x.relu_())
+        (weight, bias), _ = last.parameters
+        self.output = affine(bias, x, weight)
 
-    def backwards(self, slope: Tensor) -> Iterator[tuple[Layer, Tensor, Tensor]]:
-        """Layers, the last first, with what came in and the slope of what came out."""
+    def backwards(
+        self, slope: Tensor, grads: Sequence[Parameters] | None = None, *, add: bool = False
+    ) -> Tensor:
+        """The way back.
+
+        Args:
+            slope: Of the output, of its shape.
+            grads: Where the gradients of each layer go, the first to the last; None: nowhere.
+            add: To what is there, instead of in its place.
+
+        Returns:
+            The slope of what the first linear layer gives.
+        """
         product = torch.mm if slope.ndim == 2 else torch.bmm
-        for place in range(len(self._layers) - 1, 0, -1):
-            layer, x = self._layers[place], self._inputs[place]
-            yield layer, x, slope
-            slope = product(slope, layer.weight.mT, out=layer.input_slope)
-            relu_backward(slope, x, 0, grad_input=slope)
-        yield self._layers[0], self._inputs[0], slope
+        for place in range(len(self._layers) - 1, -1, -1):
+            (linear, norm), memory = self._layers[place]
+            x, grad = self._inputs[place], None if grads is None else grads[place]
+            if norm is not None:
+                slope = self._through_norm(place, slope, grad and grad.norm, add=add)
+            if grad is not None:
+                weight_grad, bias_grad = grad.linear
+                if add:
+                    weight_grad.add_(product(x.mT, slope))
+                else:
+                    product(x.mT, slope, out=weight_grad)
+                _sum_rows(slope, bias_grad, add=add)
+            if place > 0:
+                slope = product(slope, linear.weight.mT, out=memory.input_slope)
+                relu_backward(slope, x, 0, grad_input=slope)
+        return slope
 
-    def take_grad(
-        self, slope: Tensor, grads: Sequence[tuple[Tensor, Tensor]], *, add: bool
-    ) -> None:
-        """Puts the gradient of weights and biases into `grads`, of the last layer first."""
-        product, one = (torch.mm, True) if slope.ndim == 2 else (torch.bmm, False)
-        steps = zip(self.backwards(slope), grads, strict=True)
-        for (_, x, slope_here), (grad, bias_grad) in steps:
-            if add:
-                grad.add_(product(x.mT, slope_here))
-                bias_grad.add_(slope_here.sum(-2, keepdim=not one))
-            else:
-                product(x.mT, slope_here, out=grad)
-                torch.sum(slope_here, -2, keepdim=not one, out=bias_grad)
+    def _through_norm(self, place: int, slope: Tensor, grad: Affine | None, *, add: bool) -> Tensor:
+        """The slope of what a norm was given, of that of what it gave, which is written over."""
+        normal, norm = self._normals[place], self._layers[place].parameters.norm
+        assert normal is not None
+        assert norm is not None
+        if grad is not None:
+            _sum_rows(slope * normal.output, grad.weight, add=add)
+            _sum_rows(slope, grad.bias, add=add)
+        x, _, mean, rstd = normal
+        slope = slope.mul_(norm.weight)
+        slope_of_x: Tensor = norm_backward(
+            slope, x, x.shape[-1:], mean, rstd, None, None, [True, False, False]
+        )[0]
+        return slope_of_x
 
 
-def is_all_of(layers: Sequence[nn.Module], network: nn.Module) -> bool:
-    """Whether a network has a weight and a bias for each layer, and no other parameters."""
-    return len(list(network.parameters())) == 2 * len(layers)
-
-
-def _linear(layers: Any) -> Sequence[nn.Linear]:
-    return cast("Sequence[nn.Linear]", layers)
+def _sum_rows(slope: Tensor, out: Tensor, *, add: bool) -> None:
+    """The sum over the rows of a batch, `[K, 1, G]` or `[G]`, in place or added."""
+    keepdim = slope.ndim == 3
+    if add:
+        out.add_(slope.sum(-2, keepdim=keepdim))
+    else:
+        torch.sum(slope, -2, keepdim=keepdim, out=out)
 
 
 def _inputs_first(weight: Tensor) -> Tensor:
@@ -103,28 +178,39 @@ def _inputs_first(weight: Tensor) -> Tensor:
     return weight.mT if weight.ndim == 2 else weight
 
 
-def grads_of(layers: Any) -> list[tuple[Tensor, Tensor]]:
-    """Of weights and biases, the last layer first."""
-    return [
-        (_inputs_first(cast("Tensor", layer.weight.grad)), cast("Tensor", layer.bias.grad))
-        for layer in reversed(_linear(layers))
-    ]
+def is_all_of(modules: Modules, network: nn.Module) -> bool:
+    """Whether a network has the parameters of these modules, and no others."""
+    known = {parameter for pair in modules for m in pair if m for parameter in m.parameters()}
+    return known == set(network.parameters())
+
+
+def grads_of(modules: Modules) -> list[Parameters]:
+    """Gradients, in the memory that modules have for them."""
+    return [Parameters.of(*pair, lambda parameter: parameter.grad) for pair in modules]
+
+
+def values_of(modules: Modules) -> list[Parameters]:
+    """Parameters, in the memory of modules."""
+    return [Parameters.of(*pair, lambda parameter: parameter.detach()) for pair in modules]
 
 
 @torch.inference_mode(False)  # for use in and outside of it
-def with_memory(layers: Any, rows: int) -> list[Layer]:
+def with_memory(modules: Modules, rows: int) -> list[Layer]:
     """Layers with memory for so many rows.
 
     On a GPU there is none: a captured graph keeps the addresses it has seen, whatever comes
     between.
     """
-    found = []
-    for layer in _linear(layers):
-        weight = _inputs_first(layer.weight.detach())
-        output = slope = None
+    layers = []
+    for parameters in values_of(modules):
+        weight, memory = parameters.linear.weight, Memory()
         if not weight.is_cuda:
             *members, in_features, out_features = weight.shape
-            output = weight.new_empty(*members, rows, out_features)
-            slope = weight.new_empty(*members, rows, in_features)
-        found.append(Layer(weight, layer.bias.detach(), output, slope))
-    return found
+            output, active = (weight.new_empty(*members, rows, out_features) for _ in range(2))
+            memory = Memory(
+                output,
+                None if parameters.norm is None else active,
+                weight.new_empty(*members, rows, in_features),
+            )
+        layers.append(Layer(parameters, memory))
+    return layers

@@ -142,6 +142,7 @@ SETTINGS = [
     ("td3", {"policy_delay": 1}),
     ("sac", {}),
     ("sac", {"policy_value": "mean", "critics": 3, "target_critics": 2}),
+    ("sac", {"policy_value": "mean", "critics": 3, "target_critics": 2, "layer_norm": True}),
 ]
 
 
@@ -233,8 +234,13 @@ def test_the_target_entropy_is_minus_the_dimensions_unless_given():
 
 def test_a_random_subset_of_critics_makes_the_target():
     agent = make("sac", critics=4, target_critics=2, entropy_backup=False)
-    values = torch.tensor([[1.0], [2.0], [3.0], [4.0]])
-    smallest = torch.cat([agent._smallest(values) for _ in range(3000)]).tolist()
+    constant_critics(agent.target_critics, 1.0, 2.0, 3.0, 4.0)
+    batch = rows_for("sac").sample(1)
+    rows = [
+        agent.critic_backprop.target(batch.next_obs, batch.action, agent._subset())
+        for _ in range(3000)
+    ]
+    smallest = torch.cat([q.amin(0) for q in rows]).tolist()
     # of 6 pairs 3 have 1 as the smaller one, 2 have 2, 1 has 3; 5 standard deviations of 0.0091
     shares = [smallest.count(value) / 3000 for value in (1.0, 2.0, 3.0, 4.0)]
     assert shares == pytest.approx([1 / 2, 1 / 3, 1 / 6, 0.0], abs=0.046)

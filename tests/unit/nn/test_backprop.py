@@ -28,6 +28,10 @@ def pair(generator, *, members=3, hidden=(8, 6), obs=(4,), layer_norm=False):
     """The same critics twice: by hand, and by autograd."""
     critics = Critics(Field(obs), D, members, hidden, generator, layer_norm=layer_norm)
     targets = Critics(Field(obs), D, members, hidden, generator, layer_norm=layer_norm)
+    with torch.no_grad():
+        for norm in [*(critics.members.norms or ()), *(targets.members.norms or ())]:
+            norm.weight.uniform_(0.5, 2.0, generator=generator)
+            norm.bias.uniform_(-1.0, 1.0, generator=generator)
     sides = []
     for by_hand in (True, False):
         mine = copy.deepcopy(critics)
@@ -45,8 +49,11 @@ def rows(generator, obs=(4,), size=B):
 
 @pytest.mark.parametrize("hidden", [(), (8,), (8, 6), (8, 6, 7)])
 @pytest.mark.parametrize("members", [1, 3])
-def test_values_and_gradients_are_those_of_autograd_bit_for_bit(generator, hidden, members):
-    sides = pair(generator, members=members, hidden=hidden)
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_values_and_gradients_are_those_of_autograd_bit_for_bit(
+    generator, hidden, members, layer_norm
+):
+    sides = pair(generator, members=members, hidden=hidden, layer_norm=layer_norm)
     for size in (B, B, 2 * B, B):  # memory is made anew for other rows
         obs, action = rows(generator, size=size)
         slope = torch.randn(members, size, generator=generator)
@@ -60,8 +67,9 @@ def test_values_and_gradients_are_those_of_autograd_bit_for_bit(generator, hidde
         assert torch.equal(*found)
 
 
-def test_a_gradient_can_be_added_to_the_last(generator):
-    sides = pair(generator)
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_a_gradient_can_be_added_to_the_last(generator, layer_norm):
+    sides = pair(generator, layer_norm=layer_norm)
     batches = [(*rows(generator), torch.randn(3, B, generator=generator)) for _ in range(3)]
     for backprop, _, _ in sides:
         for number, (obs, action, slope) in enumerate(batches):
@@ -70,11 +78,12 @@ def test_a_gradient_can_be_added_to_the_last(generator):
 
 
 @pytest.mark.parametrize("members", [None, 1, 2])
-def test_a_policy_gets_the_gradient_of_its_action(generator, members):
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_a_policy_gets_the_gradient_of_its_action(generator, members, layer_norm):
     found = []
     obs, action = rows(generator)
     slope = torch.randn(members or 3, B, generator=generator)
-    for backprop, parameters, _ in pair(generator):
+    for backprop, parameters, _ in pair(generator, layer_norm=layer_norm):
         parameters.grad.fill_(7.0)
         weight = torch.full((D,), 0.5, requires_grad=True)
         acted = action * weight
@@ -120,11 +129,21 @@ def test_other_values_than_the_last_of_all_critics_are_not_gone_back_from(genera
         backprop.to_action(old, torch.ones_like(old), torch.zeros(B, D))
 
 
-@pytest.mark.parametrize(
-    ("obs", "settings"), [((3, 36, 36), {}), ((4,), {"layer_norm": True})], ids=["images", "norms"]
-)
-def test_what_is_more_than_linear_layers_goes_by_autograd(generator, obs, settings):
-    critics = Critics(Field(obs), D, 2, (8,), generator, **settings)
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("chosen", [[0], [2, 0], [1, 3, 2]])
+def test_targets_can_be_those_of_some_critics(generator, layer_norm, chosen):
+    obs, action = rows(generator)
+    for backprop, _, _ in pair(generator, members=4, layer_norm=layer_norm):
+        everyone = backprop.target(obs, action)
+        some = backprop.target(obs, action, torch.tensor(chosen))
+        assert torch.allclose(some, everyone[chosen], atol=1e-6)
+        assert torch.equal(some, backprop._targets(obs, action, torch.tensor(chosen)))
+        assert not some.requires_grad
+
+
+def test_what_is_more_than_linear_layers_goes_by_autograd(generator):
+    obs = (3, 36, 36)
+    critics = Critics(Field(obs), D, 2, (8,), generator)
     parameters = FlatParameters(critics)
     backprop = CriticBackprop(critics, parameters, copy.deepcopy(critics))
     assert not backprop.by_hand
