@@ -4,10 +4,12 @@ import builtins
 import io
 import json
 import math
+import sys
 
 import pytest
 from rich.console import Console as Terminal
 
+import relive.training
 from relive.errors import MissingExtraError
 from relive.storage.saving import save_note
 from relive.training import JsonLines, TensorBoard
@@ -136,6 +138,14 @@ def test_without_tensorboard_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingExtraError, match=r"relive\[tensorboard\]"):
         TensorBoard(tmp_path)
+
+
+def test_without_rich_the_extra_of_the_console_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "relive.training.console", None)
+    with pytest.raises(MissingExtraError, match=r"relive\[train\]"):
+        _ = relive.training.Console
+    monkeypatch.undo()
+    assert relive.training.Console is Console
 
 
 # -- terminal ----------------------------------------------------------------------------------
