@@ -8,6 +8,7 @@ import torch
 from benchmarks.gpu.same import require_same_batch, require_same_state
 from benchmarks.gpu.workload import PER, STATES, W1, errors, full, one_time, steps
 from relive import ConfigError, InputError, RankBased, ReplayBuffer, UnsupportedError
+from relive.training.capture import WARM_UP, Graphs
 from tests.triton.lives import SPECS, live
 
 CPU = torch.device("cpu")
@@ -97,6 +98,25 @@ def test_what_is_of_the_host_is_refused_during_capture_and_nothing_has_changed(p
             with pytest.raises(UnsupportedError, match="captured"):
                 call()
     assert buffer.stats(wait=True)["added"] == len(buffer) == 20
+
+
+def test_what_cuda_refuses_to_capture_is_an_error_after_which_all_else_goes_on(place, cuda):
+    x, graphs = torch.zeros(1, device=cuda), Graphs()
+
+    def asks():
+        x.add_(1)
+        return x.item()
+
+    for _ in range(WARM_UP):
+        graphs.run("asks", asks)
+    with pytest.raises(UnsupportedError, match="cannot be captured"):
+        graphs.run("asks", asks)
+    torch.cuda.empty_cache()
+    others = Graphs()
+    for _ in range(WARM_UP + 2):
+        others.run("adds", lambda: x.add_(1))
+    assert (len(graphs), len(others)) == (0, 1)
+    assert x.item() == 2 * WARM_UP + 2
 
 
 def test_a_sort_is_a_graph_of_its_own(place, cuda):

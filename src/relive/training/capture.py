@@ -8,6 +8,7 @@ on the device: counters, schedules, sizes, the state of generators.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 WARM_UP = 2  # times that work is done before it is captured: kernels are compiled and loaded then
 MOST = 20  # graphs; work of more kinds than that is not worth their memory
+
+broken_off: list[Any] = []  # graphs; torch may go on asking them whose the pinned memory is
 
 
 class Graphs:
@@ -97,6 +100,8 @@ class Graphs:
     def _captured(self, work: Callable[[], object]) -> Any:
         """A graph of the work; None if it cannot be captured just now."""
         graph = new_graph()
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
         for generator in self._generators:
             graph.register_generator_state(generator)
         stream, first = torch.cuda.current_stream(), None
@@ -110,6 +115,7 @@ class Graphs:
                     raise
         except Exception as error:
             torch.cuda.set_stream(stream)  # torch leaves its own in place then
+            _let_go(graph, self._pool)
             first = first or error
             if isinstance(first, NotNowError):
                 return None
@@ -118,8 +124,18 @@ class Graphs:
             raise UnsupportedError(
                 f"the step cannot be captured in a CUDA graph: {what}"
             ) from first
-        self._pool = graph.pool()
         return graph
+
+
+def _let_go(graph: Any, pool: Any) -> None:
+    """Tells torch that a capture which CUDA has broken off is over; before 2.12 it does not know.
+
+    It would never again give back what several streams have used, and the next capture would fail,
+    as would whoever needs memory that is kept for later.
+    """
+    with suppress(RuntimeError):  # it knows
+        torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
+    broken_off.append(graph)
 
 
 def new_graph() -> Any:
