@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
             with unless_it_hangs(report, name, limit + GRACE, arguments):
                 went_well = report.run(name, partial(section, device, scale), limit)
             if not went_well and is_lost(device):
-                print("the device is lost; going on in a new process", flush=True)
+                print("the device is of no more use here; going on in a new process", flush=True)
                 again(arguments)
     finally:
         faulthandler.cancel_dump_traceback_later()
@@ -83,10 +83,14 @@ def main(arguments: list[str]) -> int:
 
 
 def is_lost(device: torch.device) -> bool:
-    """Whether nothing runs on a device any more in this process, as after a bad address."""
+    """Whether a device is of no more use to this process, as after a bad address.
+
+    Or after a capture that CUDA has broken off: torch does not get over it before 2.13.
+    """
     try:
         torch.cuda.synchronize(device)
-        return bool(torch.ones(1, device=device).item() != 1)
+        torch.cuda.empty_cache()
+        return not 0 <= torch.rand(1, device=device).item() < 1
     except RuntimeError:
         return True
 

@@ -115,11 +115,12 @@ class Graphs:
                     raise
         except Exception as error:
             torch.cuda.set_stream(stream)  # torch leaves its own in place then
-            _let_go(graph, self._pool)
             first = first or error
             if isinstance(first, NotNowError):
                 return None
             self._most = 0
+            self._graphs.clear()  # they draw from the old states of generators
+            forget(graph, self._pool, self._generators)
             what = " ".join(str(first).split())[:300]
             raise UnsupportedError(
                 f"the step cannot be captured in a CUDA graph: {what}"
@@ -127,15 +128,20 @@ class Graphs:
         return graph
 
 
-def _let_go(graph: Any, pool: Any) -> None:
-    """Tells torch that a capture which CUDA has broken off is over; before 2.12 it does not know.
+def forget(graph: Any, pool: Any, generators: Iterable[torch.Generator]) -> None:
+    """Makes torch forget a capture that CUDA has broken off; before 2.13 it does not by itself.
 
-    It would never again give back what several streams have used, and the next capture would fail,
-    as would whoever needs memory that is kept for later.
+    It would go on taking memory for it: what several streams have used would never be given back,
+    and the next capture would fail, as would whoever needs memory that is kept for later. And
+    generators would refuse to draw.
     """
-    with suppress(RuntimeError):  # it knows
-        torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
-    broken_off.append(graph)
+    device = torch.cuda.current_device()
+    with suppress(RuntimeError):  # it has ended
+        torch._C._cuda_endAllocateToPool(device, pool)
+        broken_off.append(graph)
+    for generator in (*generators, *torch.cuda.default_generators[device : device + 1]):
+        if generator.device.type == "cuda":
+            generator.graphsafe_set_state(generator.clone_state())
 
 
 def new_graph() -> Any:

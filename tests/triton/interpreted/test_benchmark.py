@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.gpu import __main__ as program
 from benchmarks.gpu import training
-from benchmarks.gpu.__main__ import main
+from benchmarks.gpu.__main__ import is_lost, main
 from benchmarks.gpu.checks import CHECKS
 from benchmarks.gpu.flow import FLOW
 from benchmarks.gpu.rivals import Rebuilt, Rows
@@ -106,3 +106,13 @@ def test_a_section_that_hangs_is_written_down_and_the_rest_goes_on_elsewhere(tmp
     with pretended():
         main(["--tiny", "--save", str(file)])
     assert [one["error"] for one in told] == ["hangs"]
+
+
+def test_behind_a_capture_that_cuda_broke_off_the_rest_goes_on_in_a_new_process():
+    with pretended():
+        device = torch.device("cuda")
+        x = torch.zeros(1, device=device)
+        assert not is_lost(device)
+        with pytest.raises(RuntimeError), torch.cuda.graph(torch.cuda.CUDAGraph()):
+            x.item()
+        assert is_lost(device)

@@ -27,10 +27,30 @@ SYNC_DEBUG_MODES = {"default": 0, "warn": WARN, "error": ERROR}
 
 
 class Generator(torch.Generator):
-    """One of the device draws what one of the processor does, when it comes to it."""
+    """One of the device draws what one of the processor does, when it comes to it.
 
-    def __new__(cls, device: Any = "cpu") -> Generator:  # noqa: ARG004  # wherever it is asked for
-        return super().__new__(cls, "cpu")
+    Attributes:
+        is_captured: By a capture that CUDA has broken off; it refuses to draw.
+    """
+
+    def __new__(cls, device: Any = "cpu") -> Generator:
+        generator = super().__new__(cls, "cpu")
+        generator.place, generator.is_captured = torch.device(device), False
+        return generator
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is asked for."""
+        return self.place
+
+    def clone_state(self) -> Generator:
+        """Another one that draws the same."""
+        return Generator(self.place).set_state(self.get_state())
+
+    def graphsafe_set_state(self, other: Generator) -> None:
+        """Draw as another one does."""
+        self.set_state(other.get_state())
+        self.is_captured = other.is_captured
 
 
 @contextmanager

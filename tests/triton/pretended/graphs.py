@@ -32,9 +32,11 @@ class CUDAGraph:
         self.writes: set[int] = set()
         self.is_capturing = self.is_whole = self.is_refused = False
         self._pool: object = None
+        self._generators: list[Any] = []
 
     def register_generator_state(self, generator: torch.Generator) -> None:
-        """Nothing: each replay draws from the generator itself."""
+        """Each replay draws from the generator itself."""
+        self._generators.append(generator)
 
     def capture_begin(self, pool: object = None, capture_error_mode: str = "global") -> None:
         """The current stream is captured from here on."""
@@ -54,6 +56,8 @@ class CUDAGraph:
             if stream.graph is self:
                 stream.graph = None
         if self.is_refused:
+            for generator in self._generators:
+                generator.is_captured = True
             raise torch.AcceleratorError(
                 "CUDA error: operation failed due to a previous error during capture"
             )
@@ -88,7 +92,8 @@ class graph:  # noqa: N801 - as torch calls it
     """Captures what is done inside, on a stream of its own.
 
     As in torch, a capture that CUDA has refused something in ends with an error of its own, and
-    leaves its stream the current one. As in torch before 2.12, memory goes on being taken for it.
+    leaves its stream the current one. As in torch before 2.13, memory goes on being taken for it,
+    and generators go on being captured.
     """
 
     def __init__(
