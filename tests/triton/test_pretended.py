@@ -645,9 +645,12 @@ NOT_CAPTURED = {
 def test_what_waits_cannot_be_captured(device, what):
     x, event = torch.zeros(2, device="cuda"), torch.cuda.Event()
     event.record()
-    graph = torch.cuda.CUDAGraph()
+    graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
     default = torch.cuda.current_stream()
-    with pytest.raises(RuntimeError, match="previous error") as caught, torch.cuda.graph(graph):
+    with (
+        pytest.raises(RuntimeError, match="previous error") as caught,
+        torch.cuda.graph(graph, pool),
+    ):
         exec(NOT_CAPTURED[what], {"torch": torch, "x": x, "h": torch.zeros(2), "e": event})
     assert CAPTURING in str(caught.value.__context__)
     assert torch.cuda.current_stream() is not default
@@ -655,6 +658,10 @@ def test_what_waits_cannot_be_captured(device, what):
     assert not torch.cuda.is_current_stream_capturing()
     with pytest.raises(RuntimeError, match="without a preceding successful capture"):
         graph.replay()
+    with pytest.raises(RuntimeError, match="captures_underway"):
+        torch.cuda.empty_cache()
+    torch._C._cuda_endAllocateToPool(0, pool)
+    torch.cuda.empty_cache()
     assert x.tolist() == [0, 0]
 
 

@@ -42,6 +42,7 @@ class Device:
         streams: All there are; the first is the default stream.
         seen: What the host knows to be done.
         has_failed: A call of CUDA that torch does not check; the next kernel is blamed for it.
+        taking: Pools of captures for which memory is taken.
     """
 
     device = CUDA
@@ -54,6 +55,7 @@ class Device:
         self.order = Order()
         self.sync_debug_mode, self.sync_debug_mode_was_set = 0, False
         self.has_failed = False
+        self.taking: list[object] = []
         self._lag = self._forbids = False
         self._lock = threading.RLock()
         self._current = threading.local()
@@ -117,6 +119,25 @@ class Device:
         """Raise what CUDA does if a stream is being captured."""
         if any(stream.graph is not None for stream in self.streams):
             raise not_in_capture()
+
+    def empty_cache(self) -> None:
+        """Give back what is kept for later, which torch cannot while it takes memory for a capture.
+
+        Raises:
+            RuntimeError: it does.
+        """
+        if self.taking:
+            raise RuntimeError("captures_underway.empty() INTERNAL ASSERT FAILED")
+
+    def end_allocations(self, _: int, pool: object) -> None:
+        """No more memory is taken for a capture.
+
+        Raises:
+            RuntimeError: none was.
+        """
+        if pool not in self.taking:
+            raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
+        self.taking.remove(pool)
 
     def note_wait(self, reason: str) -> None:
         """The host is about to wait.

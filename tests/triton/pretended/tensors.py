@@ -114,7 +114,8 @@ REPLACED = {
 class _Calls(TorchFunctionMode):
     """Replaces a few calls, and gives "cuda" its number, which torch asks the guard for.
 
-    Not where a device is only named: "cuda" is not equal to "cuda:0".
+    Not where a device is only named: "cuda" is not equal to "cuda:0". Here generators are still
+    those that were given.
     """
 
     def __torch_function__(
@@ -122,6 +123,8 @@ class _Calls(TorchFunctionMode):
     ) -> Any:
         if function is torch.device:
             return function(*args, **(kwargs or {}))
+        if getattr((kwargs or {}).get("generator"), "is_captured", False):
+            raise RuntimeError("Offset increment outside graph capture encountered unexpectedly.")
         numbered = {name: _numbered(value) for name, value in (kwargs or {}).items()}
         return REPLACED.get(function, function)(*map(_numbered, args), **numbered)
 
