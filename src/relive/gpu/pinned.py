@@ -58,11 +58,12 @@ class Slots:
 
     Args:
         nbytes: of each.
+        device: where the copies go.
         most: copies under way, after which `take` waits. A slot is made when it is first needed.
     """
 
-    def __init__(self, nbytes: int, most: int = MOST) -> None:
-        self._nbytes = nbytes
+    def __init__(self, nbytes: int, device: torch.device, most: int = MOST) -> None:
+        self._nbytes, self._device = nbytes, device
         self._most = most
         self._sent: deque[Slot] = deque()  # oldest first
 
@@ -73,10 +74,10 @@ class Slots:
         its device gains nothing by going on.
 
         Raises:
-            UnsupportedError: the current stream is being captured.
+            UnsupportedError: the current stream of the device is being captured.
             InputError: the memory is not to be had.
         """
-        refuse_capture()
+        refuse_capture(self._device)
         if self._sent and self._sent[0].is_free():
             return self._sent.popleft()
         if len(self._sent) < self._most:  # the others are asked only then: each costs a microsecond

@@ -80,7 +80,7 @@ class Prefetch(Iterator[Batch]):
             UnsupportedError: batches drawn ahead, and the current stream is being captured.
         """
         if self._ahead and self._device.type == "cuda":
-            refuse_capture()
+            refuse_capture(self._device)
         while len(self._drawn) <= self._ahead:
             self._drawn.append(self._draw())
         return self._arrived(self._drawn.popleft())
@@ -92,7 +92,7 @@ class Prefetch(Iterator[Batch]):
             UnsupportedError: The current stream is being captured.
         """
         if self._device.type == "cuda":
-            refuse_capture()
+            refuse_capture(self._device)
         drawn = [_columns(self._arrived(one)) for one in self._drawn]
         return {
             "drawn": [

@@ -13,7 +13,7 @@ from relive import ReplayBuffer
 from relive.ops.launch import launch
 from tests.triton.pretended import OrderError, pretended
 from tests.triton.sameness import assert_same_batch_there, assert_same_buffer_there
-from tests.triton.table import BATCH, Given, arrays, new_buffer
+from tests.triton.table import BATCH, Given, arrays, new_buffer, one_step
 
 
 @pytest.fixture
@@ -243,3 +243,22 @@ def test_a_replay_is_no_call_of_the_buffer_so_its_stream_must_be_waited_for(devi
         given.buffer.sample(BATCH)
     torch.cuda.current_stream().wait_stream(side)
     given.buffer.sample(BATCH)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_capture_on_another_device_is_none_of_the_buffers(device, name, monkeypatch):
+    given = Given("proportional")
+    given.fill()
+    with current_device_at_launches(monkeypatch, 1):
+        current = torch.cuda.current_device
+        monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: current() == 1)
+        CALLS[name](given)
+
+
+def test_a_buffer_is_made_on_its_device_whichever_is_current(device, monkeypatch):
+    with current_device_at_launches(monkeypatch, 1) as seen:
+        buffer = new_buffer("ranks", device="cuda:0", on_failure="cpu")
+        buffer.add(**arrays(one_step(buffer)))
+        buffer.sample(BATCH)
+        buffer.resort()
+    assert set(seen) == {0}
