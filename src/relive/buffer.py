@@ -144,7 +144,8 @@ class ReplayBuffer:
         self._own = frozenset(fields) - {"obs", "action"}
         self._sender = Sender(self._home.batch_layout)
         lock = fork_safe_lock()
-        self._lock = lock if self.device.type == "cpu" else Turns(lock, self.device)
+        on_gpu = self.device.type != "cpu"
+        self._lock = Turns(lock, self.device, self._home.memory) if on_gpu else lock
         self._saver = Saver(self._state, self._lock)
         self.reseed(seed)
 

@@ -155,6 +155,10 @@ class DeviceIntake(Intake):
         """Whether `batch_size` rows are held for sure; their priorities are not known."""
         return self.rows >= batch_size
 
+    def memory(self) -> list[Tensor]:
+        """As `Intake.memory`."""
+        return [self._sent]
+
     def refresh(self) -> None:
         """The state is new, or has been replaced: look at it (waits)."""
         self._arrivals = Arrivals(self._state)

@@ -3,6 +3,7 @@
 The pretended device raises OrderError where two streams use one memory and neither waits.
 """
 
+import gc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -139,6 +140,32 @@ def test_no_event_is_recorded_while_all_calls_come_from_one_stream(device, monke
         with torch.cuda.stream(side_stream()):
             given.buffer.sample(BATCH)
         assert len(seen) == 2  # behind the call before, and behind this one
+
+
+@pytest.mark.parametrize("name", ["add, arrays", "sample", "update_priorities"])
+def test_a_buffer_that_is_let_go_of_is_given_to_nobody_before_all_streams_are_done(device, name):
+    given = Given("ranks")
+    given.fill()
+    with torch.cuda.stream(side_stream()):
+        CALLS[name](given)
+    given.buffer = None
+    gc.collect()
+    device.memory.tell()
+
+
+@pytest.mark.parametrize("ahead", [1, 3])
+def test_batches_drawn_ahead_may_be_used_on_any_stream(device, ahead):
+    given, cpu = Given("proportional"), new_buffer("proportional", device="cpu")
+    given.fill()
+    cpu.extend(**given.times)
+    cpu.add(**given.step)
+    batches, others = given.buffer.batches(BATCH, ahead=ahead), cpu.batches(BATCH, ahead=ahead)
+    streams = [side_stream(), torch.cuda.default_stream(), side_stream()]
+    for stream in streams * 2:
+        with torch.cuda.stream(stream):
+            ids = next(batches).ids + 0  # the batch itself is gone at once
+        assert torch.equal(device.inner(ids), next(others).ids)
+        torch.cuda.synchronize()
 
 
 @contextmanager

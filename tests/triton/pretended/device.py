@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from tests.triton.pretended.call import ALLOCATIONS, Call, spoil
 from tests.triton.pretended.graphs import graph
+from tests.triton.pretended.memory import Memory
 from tests.triton.pretended.streams import Order, learn, not_in_capture
 from tests.triton.pretended.tensors import CUDA, DeviceTensor, memory_of
 from tests.triton.waits import WaitError, wait_of_operation
@@ -52,6 +53,7 @@ class Device:
         self.streams: list[Stream] = []
         self.seen: Seen = {}
         self.order = Order()
+        self.memory = Memory(self.order)
         self.sync_debug_mode, self.sync_debug_mode_was_set = 0, False
         self.has_failed = False
         self._lag = self._forbids = False
@@ -199,6 +201,7 @@ class Device:
             reason = wait_of_operation(call.packet, args, kwargs, self.is_pinned)
             if reason:
                 self._note_hidden_wait(f"{call.packet}: {reason}")
+            self.memory.tell()
             if not call.is_instant:
                 self._tell_failure()
                 self._use(call.tensors, call.written)
@@ -229,6 +232,8 @@ class Device:
             is_known = call.pins or call.gives_ours
             filled_by = self.stream if is_known and not call.is_instant else None
             self.order.renew(_address(memory), filled_by)
+            if call.gives_ours:
+                self.memory.make(memory.untyped_storage(), self.stream)
 
     def launch(self, kernel: Any, grid: Any, args: Any, constants: dict[str, Any]) -> None:
         """Starts a kernel; it counts as one that writes to all it is given, and to nothing else.
@@ -244,6 +249,7 @@ class Device:
                         f"Pointer argument (at {number}) cannot be accessed from Triton (cpu "
                         "tensor?)"
                     )
+            self.memory.tell()
             self._tell_failure()
             self._use(tensors, tensors)
             args, constants = tree_map(_memory, (args, constants))
