@@ -140,7 +140,7 @@ class Prefetch(Iterator[Batch]):
         if drawn.event is not None:
             stream = torch.cuda.current_stream(self._device)
             stream.wait_event(drawn.event)
-            # its memory is that of the stream it was drawn on, which must not use it again too early
+            # its memory is of the stream it was drawn on, which must not use it again too early
             drawn.batch._arena.record_stream(stream)
         return drawn.batch
 

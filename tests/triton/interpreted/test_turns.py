@@ -289,3 +289,14 @@ def test_a_buffer_is_made_on_its_device_whichever_is_current(device, monkeypatch
         buffer.sample(BATCH)
         buffer.resort()
     assert set(seen) == {0}
+
+
+def test_a_buffer_with_rows_on_the_host_is_let_go_of_behind_its_kernels(device):
+    given = Given("rows on the host")
+    given.fill()
+    with torch.cuda.stream(side_stream()):
+        given.buffer.sample(BATCH)
+    given.buffer = None
+    gc.collect()
+    device.memory.tell()
+    assert not device.registered

@@ -78,7 +78,7 @@ def _names(device: Device) -> dict[str, Any]:
         ),
         "mem_get_info": lambda _=None: (device.free, device.total),
         "empty_cache": lambda: None,
-        "synchronize": lambda _=None: device.wait("torch.cuda.synchronize", *device.streams),
+        "synchronize": lambda _=None: device.wait("torch.cuda.synchronize", everywhere=True),
         "set_sync_debug_mode": set_sync_debug_mode,
         "get_sync_debug_mode": lambda: device.sync_debug_mode,
         "Stream": streams,
@@ -109,6 +109,8 @@ class _Runtime:
 
     def cudaHostUnregister(self, address: int) -> int:
         del self._device.registered[address]
+        if not self._device.is_idle():
+            self._device.memory.fault(f"memory of the host at {address:#x} is unpinned too early")
         return 0
 
 

@@ -115,30 +115,45 @@ class Device:
         with graph(captured):
             yield captured
 
-    def require_no_capture(self) -> None:
-        """Raise what CUDA does if a stream is being captured."""
-        if any(stream.graph is not None for stream in self.streams):
-            raise not_in_capture()
+    def require_no_capture(self, *, everywhere: bool = False) -> None:
+        """Raise what CUDA does if a stream is being captured; the capture is broken then.
 
-    def note_wait(self, reason: str) -> None:
+        Args:
+            everywhere: The call is about the whole device, so it does not matter which thread
+                captures, and in which mode.
+        """
+        for captured in filter(None, [stream.graph for stream in self.streams]):
+            is_ours = captured.thread == threading.get_ident()
+            if everywhere or is_ours or captured.mode == "global":
+                captured.is_refused |= not is_ours
+                raise not_in_capture()
+
+    def note_wait(self, reason: str, *, everywhere: bool = False) -> None:
         """The host is about to wait.
 
         Raises:
             AcceleratorError: a stream is being captured.
             WaitError: waits are forbidden.
         """
-        self.require_no_capture()
+        self.require_no_capture(everywhere=everywhere)
         if self._forbids:
             raise WaitError(reason)
         self.waits.append(reason)
 
-    def wait(self, reason: str, *streams: Stream) -> None:
-        """The host waits until these streams have done what they were given."""
+    def wait(self, reason: str, *streams: Stream, everywhere: bool = False) -> None:
+        """The host waits until these streams, or all, have done what they were given."""
+        streams = tuple(self.streams) if everywhere else streams
         with self._lock:
-            self.note_wait(reason)
+            self.note_wait(reason, everywhere=everywhere)
             for stream in streams:
                 stream.run(stream.issued)
                 learn(self.seen, stream.now())
+
+    def is_idle(self) -> bool:
+        """Whether the host knows that all is done, and nothing is being captured."""
+        is_captured = any(stream.graph is not None for stream in self.streams)
+        is_done = all(self.seen.get(one, 0) == one.issued for one in self.streams)
+        return is_done and not is_captured
 
     def _note_hidden_wait(self, reason: str) -> None:
         """One that nobody asked for; CUDA's own check knows these."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -21,6 +22,9 @@ class CUDAGraph:
         works: What was captured; as on CUDA, nothing of it was done by that.
         reads, writes: First addresses of the memory that it uses.
         is_refused: Whether something in it was.
+        thread: That captures it.
+        mode: In which CUDA looks for what cannot be captured: in all threads ("global"), or in this
+            one ("thread_local").
     """
 
     owner: ClassVar[Device]
@@ -31,15 +35,17 @@ class CUDAGraph:
         self.reads: set[int] = set()
         self.writes: set[int] = set()
         self.is_capturing = self.is_whole = self.is_refused = False
+        self.thread, self.mode = get_ident(), "global"
 
     def register_generator_state(self, generator: torch.Generator) -> None:
         """Nothing: each replay draws from the generator itself."""
 
     def capture_begin(self, pool: object = None, capture_error_mode: str = "global") -> None:
         """The current stream is captured from here on."""
-        del pool, capture_error_mode
+        del pool
         stream = self.owner.stream
-        self.owner.require_no_capture()
+        self.owner.require_no_capture(everywhere=True)
+        self.thread, self.mode = get_ident(), capture_error_mode
         if stream is self.owner.streams[0]:
             raise not_in_capture()
         stream.graph, self.is_capturing = self, True
@@ -104,6 +110,6 @@ class graph:  # noqa: N801 - as torch calls it
         self.cuda_graph.capture_begin(*self.how)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self.cuda_graph.is_refused = isinstance(error, torch.AcceleratorError)
+        self.cuda_graph.is_refused |= isinstance(error, torch.AcceleratorError)
         self.cuda_graph.capture_end()
         self.on_stream.__exit__(kind, error, trace)
