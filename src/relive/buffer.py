@@ -207,6 +207,10 @@ class ReplayBuffer:
         All values have a leading axis E; it may be left out when there is one environment (told by
         the reward). With n-step returns a row carries `own` fields of the first step of its window.
 
+        Numbers are stored as they are, NaN and infinite ones too. One such reward makes a loss NaN
+        as often as its row is drawn: where an environment may give any, ask before
+        (`numpy.isfinite(reward).all()`), as `relive train` does.
+
         Args:
             obs: `[E, *shape]`, an array, tensor, number or list; or a dict of such.
             action: As `obs`.
