@@ -144,7 +144,8 @@ class ReplayBuffer:
         self._own = frozenset(fields) - {"obs", "action"}
         self._sender = Sender(self._home.batch_layout)
         lock = fork_safe_lock()
-        self._lock = lock if self.device.type == "cpu" else Turns(lock, self.device)
+        on_gpu = self.device.type != "cpu"
+        self._lock = Turns(lock, self.device, self._home.memory) if on_gpu else lock
         self._saver = Saver(self._state, self._lock)
         self.reseed(seed)
 
@@ -205,6 +206,10 @@ class ReplayBuffer:
 
         All values have a leading axis E; it may be left out when there is one environment (told by
         the reward). With n-step returns a row carries `own` fields of the first step of its window.
+
+        Numbers are stored as they are, NaN and infinite ones too. One such reward makes a loss NaN
+        as often as its row is drawn: where an environment may give any, ask before
+        (`numpy.isfinite(reward).all()`), as `relive train` does.
 
         Args:
             obs: `[E, *shape]`, an array, tensor, number or list; or a dict of such.

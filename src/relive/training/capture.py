@@ -15,6 +15,7 @@ import torch
 
 from relive.errors import UnsupportedError
 from relive.gpu.capture import NotNowError
+from relive.gpu.pinned import kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -107,7 +108,10 @@ class Graphs:
         stream, first = torch.cuda.current_stream(), None
         try:
             # other threads may use the device meanwhile, say to save the buffer's note
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            with (
+                kept(),
+                torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"),
+            ):
                 try:
                     work()
                 except Exception as error:

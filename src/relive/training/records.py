@@ -229,6 +229,16 @@ class SaveDue:
     step: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepsMade:
+    """Not a record: there has been none of progress for a minute, since steps take so long."""
+
+    step: int
+
+
+Moment = SaveDue | StepsMade  # between two steps
+
+
 def as_json(record: Record) -> dict[str, Any]:
     """A record as an object for JSON, which has no NaN and no infinity: they become None."""
     kind = re.sub(r"(?<!^)(?=[A-Z])", "_", type(record).__name__).lower()

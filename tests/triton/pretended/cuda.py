@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import warnings
 from contextlib import ExitStack, contextmanager
@@ -67,6 +68,8 @@ def pretended() -> Iterator[Device]:
         stack.enter_context(patch.object(torch, "Generator", Generator))
         stack.enter_context(patch.object(threading.Thread, "run", _threads(device)))
         yield device
+        if device.registered:  # it is unpinned here, not where there is no device
+            gc.collect()
 
 
 def _names(device: Device) -> dict[str, Any]:
@@ -103,7 +106,7 @@ def _names(device: Device) -> dict[str, Any]:
         ),
         "mem_get_info": lambda _=None: (device.free, device.total),
         "empty_cache": device.empty_cache,
-        "synchronize": lambda _=None: device.wait("torch.cuda.synchronize", *device.streams),
+        "synchronize": lambda _=None: device.wait("torch.cuda.synchronize", everywhere=True),
         "set_sync_debug_mode": set_sync_debug_mode,
         "get_sync_debug_mode": lambda: device.sync_debug_mode,
         "Stream": streams,
@@ -134,7 +137,10 @@ class _Runtime:
         return 0
 
     def cudaHostUnregister(self, address: int) -> int:
-        del self._device.registered[address]
+        if self._device.registered.pop(address, None) is None:
+            return 1  # it was pinned for a device that is gone
+        if not self._device.is_idle():
+            self._device.memory.fault(f"memory of the host at {address:#x} is unpinned too early")
         return 0
 
 

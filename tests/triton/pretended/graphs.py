@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -21,6 +22,9 @@ class CUDAGraph:
         works: What was captured; as on CUDA, nothing of it was done by that.
         reads, writes: First addresses of the memory that it uses.
         is_refused: Whether something in it was.
+        thread: That captures it.
+        mode: In which CUDA looks for what cannot be captured: in all threads ("global"), or in this
+            one ("thread_local").
     """
 
     owner: ClassVar[Device]
@@ -33,6 +37,7 @@ class CUDAGraph:
         self.is_capturing = self.is_whole = self.is_refused = False
         self._pool: object = None
         self._generators: list[Any] = []
+        self.thread, self.mode = get_ident(), "global"
 
     def register_generator_state(self, generator: torch.Generator) -> None:
         """Each replay draws from the generator itself."""
@@ -40,9 +45,9 @@ class CUDAGraph:
 
     def capture_begin(self, pool: object = None, capture_error_mode: str = "global") -> None:
         """The current stream is captured from here on."""
-        del capture_error_mode
         stream = self.owner.stream
-        self.owner.require_no_capture()
+        self.owner.require_no_capture(everywhere=True)
+        self.thread, self.mode = get_ident(), capture_error_mode
         if stream is self.owner.streams[0]:
             raise not_in_capture()
         self._pool = pool or (id(self), 0)
@@ -114,6 +119,6 @@ class graph:  # noqa: N801 - as torch calls it
         self.cuda_graph.capture_begin(*self.how)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self.cuda_graph.is_refused = isinstance(error, torch.AcceleratorError)
+        self.cuda_graph.is_refused |= isinstance(error, torch.AcceleratorError)
         self.cuda_graph.capture_end()
         self.on_stream.__exit__(kind, error, trace)

@@ -59,6 +59,8 @@ class DeviceTensor(Tensor):
     def record_stream(self, stream: Any) -> None:
         if not isinstance(stream, torch.cuda.Stream):
             raise TypeError(f"record_stream takes a stream; given {stream!r}")
+        assert self.owner is not None
+        self.owner.memory.record(self.untyped_storage().data_ptr(), stream)
 
     def __repr__(self) -> str:
         return f"{self.detach().cpu()!r}".removesuffix(")") + f", device='{CUDA}')"
