@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from relive.demos.minari import datasets_folder
 from relive.errors import ConfigError, InputError, MissingExtraError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 DataFormat = Literal["hdf5", "arrow"]
 DATA = "data"  # the folder that Minari opens
+DATASET_ID = re.compile(r"([-\w][-\w/]*[-\w]/)?[-\w]+-v\d+")
 
 
 def write_minari(
@@ -36,7 +38,8 @@ def write_minari(
 
     Args:
         path: Of the dataset. `minari.MinariDataset(path / "data")` opens it; below the folder that
-            `MINARI_DATASETS_PATH` names, `minari.load_dataset` does.
+            `MINARI_DATASETS_PATH` names, `minari.load_dataset` does, by the way from there. That
+            is (FOLDER/)NAME-vN then.
         episodes: At least one, each of steps that follow one another.
         env: The Gymnasium environment that they are from, for its spaces and its specification.
         data_format: Of the files.
@@ -45,8 +48,8 @@ def write_minari(
 
     Raises:
         ConfigError: No such format.
-        InputError: Something is there already; no episodes, or one with gaps; nothing has been
-            written then.
+        InputError: Something is there already; a name that Minari would not list; no episodes, or
+            one with gaps; nothing has been written then.
         MissingExtraError: Minari is not installed.
     """
     if data_format not in get_args(DataFormat):
@@ -92,13 +95,14 @@ def _portable(spec: Any) -> Any:
 
 
 def require_writable(path: Path, *, overwrite: bool) -> None:
-    """Refuse a place where something is, but for a dataset that may be replaced.
+    """Refuse a place where something is, but for a dataset that may be replaced, and a wrong name.
 
     Raises:
         InputError: Says what to do.
         MissingExtraError: Minari is not installed.
     """
     _minari()
+    dataset_id(path)
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not (path / DATA / "metadata.json").is_file():
@@ -111,15 +115,32 @@ def require_writable(path: Path, *, overwrite: bool) -> None:
 
 
 def dataset_id(path: Path) -> str:
-    """A name that Minari takes, of a letter, digits and a version.
+    """What Minari calls the dataset in a folder.
+
+    Below the folder of Minari it is the way from there, as Minari finds it. One name that it does
+    not take, and it lists no dataset at all.
+
+    Raises:
+        InputError: It would be no name, (FOLDER/)NAME-vN.
 
     >>> dataset_id(Path("demos/mountain car"))
     'mountain-car-v0'
     >>> dataset_id(Path("demos/door-v2"))
     'door-v2'
     """
-    name = re.sub(r"[^-\w]+", "-", path.absolute().name).strip("-") or "demonstrations"
-    return name if re.search(r"-v\d+$", name) else f"{name}-v0"
+    place, folder = path.resolve(), datasets_folder().resolve()
+    name = re.sub(r"[^-\w]+", "-", place.name).strip("-") or "demonstrations"
+    name = name if re.search(r"-v\d+$", name) else f"{name}-v0"
+    if not place.is_relative_to(folder):
+        return name
+    found = place.relative_to(folder)
+    if DATASET_ID.fullmatch(found.as_posix()) is None or DATA in found.parts:
+        raise InputError(
+            f"{path} is below {folder}, where Minari finds datasets called NAME-vN, of letters, "
+            f"digits, - and _, perhaps in a folder of two letters or more (not {DATA}); "
+            f"name it {name}, or write it elsewhere"
+        )
+    return found.as_posix()
 
 
 def _minari() -> Any:
