@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -63,6 +64,8 @@ class BenchOptions:
 def run(words: Sequence[str]) -> int:
     """Runs the command; the words are those behind `relive bench`."""
     options = parse(BenchOptions, words, command="relive bench")
+    if options.chart is not None:
+        import_module("relive.bench.chart")  # what it needs is missed before minutes of measuring
     result = measure(options)
     show(result, quick=options.quick)
     if options.save is not None:

@@ -13,15 +13,12 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from relive.closest import unknown
-from relive.errors import ConfigError, MissingExtraError
-from relive.report.read import RUNS, runs_in
+import tyro
+from rich.console import Console
 
-try:
-    import tyro
-    from rich.console import Console
-except ImportError as error:
-    raise MissingExtraError("tyro or rich", extra="train") from error
+from relive.closest import unknown
+from relive.errors import ConfigError
+from relive.report.read import RUNS, runs_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

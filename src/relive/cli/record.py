@@ -66,7 +66,7 @@ class RecordOptions:
 def run(words: Sequence[str]) -> int:
     """Runs the command; the words are those behind `relive record`."""
     options = parse(RecordOptions, words, command="relive record")
-    require_writable(options.out, overwrite=options.overwrite)
+    require_writable(options.out, data_format=options.format, overwrite=options.overwrite)
     env_id, player, act = _player(options)
     made: Any = make_env(env_id)
     with closing(made) as env, cpu_settings(options.threads):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 DataFormat = Literal["hdf5", "arrow"]
 DATA = "data"  # the folder that Minari opens
+PACKAGES: dict[DataFormat, str] = {"hdf5": "h5py", "arrow": "pyarrow"}
 DATASET_ID = re.compile(r"([-\w][-\w/]*[-\w]/)?[-\w]+-v\d+")
 
 
@@ -50,12 +52,12 @@ def write_minari(
         ConfigError: No such format.
         InputError: Something is there already; a name that Minari would not list; no episodes, or
             one with gaps; nothing has been written then.
-        MissingExtraError: Minari is not installed.
+        MissingExtraError: Minari, or what it writes the format with, is not installed.
     """
     if data_format not in get_args(DataFormat):
         raise ConfigError(f"data_format is hdf5 or arrow; given {data_format!r}")
-    minari, place = _minari(), Path(path).absolute()  # it joins paths that are relative twice
-    require_writable(place, overwrite=overwrite)
+    minari, place = _minari(data_format), Path(path).absolute()  # it joins relative paths twice
+    require_writable(place, data_format=data_format, overwrite=overwrite)
     all_episodes = list(episodes)
     if not all_episodes:
         raise InputError(f"there are no episodes to write to {place}")
@@ -94,14 +96,14 @@ def _portable(spec: Any) -> Any:
     return spec
 
 
-def require_writable(path: Path, *, overwrite: bool) -> None:
+def require_writable(path: Path, *, data_format: DataFormat, overwrite: bool) -> None:
     """Refuse a place where something is, but for a dataset that may be replaced, and a wrong name.
 
     Raises:
         InputError: Says what to do.
-        MissingExtraError: Minari is not installed.
+        MissingExtraError: Minari, or what it writes the format with, is not installed.
     """
-    _minari()
+    _minari(data_format)
     dataset_id(path)
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
@@ -143,12 +145,15 @@ def dataset_id(path: Path) -> str:
     return found.as_posix()
 
 
-def _minari() -> Any:
+def _minari(data_format: DataFormat) -> Any:
     try:
         import minari
         import minari.dataset.minari_storage
-    except ImportError:
-        raise MissingExtraError("minari", extra="record") from None
+
+        for package in (PACKAGES[data_format], "PIL"):  # which Minari asks for once it writes
+            import_module(package)
+    except ImportError as error:
+        raise MissingExtraError(error.name or "minari", extra="record") from None
     return minari
 
 
