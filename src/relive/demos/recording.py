@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from relive.demos.given import given_episodes
 from relive.demos.minari import datasets_folder
 from relive.errors import ConfigError, InputError, MissingExtraError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from relive.demos.demonstration import Demonstration
 
@@ -29,7 +30,7 @@ DATASET_ID = re.compile(r"([-\w][-\w/]*[-\w]/)?[-\w]+-v\d+")
 
 def write_minari(
     path: str | Path,
-    episodes: Iterable[Demonstration],
+    episodes: Iterable[Demonstration | Mapping[str, Any]],
     env: Any,
     *,
     data_format: DataFormat = "hdf5",
@@ -42,7 +43,8 @@ def write_minari(
         path: Of the dataset. `minari.MinariDataset(path / "data")` opens it; below the folder that
             `MINARI_DATASETS_PATH` names, `minari.load_dataset` does, by the way from there. That
             is (FOLDER/)NAME-vN then.
-        episodes: At least one, each of steps that follow one another.
+        episodes: At least one, each of steps that follow one another; dicts of arrays too, as in
+            `load`.
         env: The Gymnasium environment that they are from, for its spaces and its specification.
         data_format: Of the files.
         overwrite: Replace a dataset that is there; anything else is never replaced.
@@ -58,7 +60,7 @@ def write_minari(
         raise ConfigError(f"data_format is hdf5 or arrow; given {data_format!r}")
     minari, place = _minari(data_format), Path(path).absolute()  # it joins relative paths twice
     require_writable(place, data_format=data_format, overwrite=overwrite)
-    all_episodes = list(episodes)
+    all_episodes = list(given_episodes(episodes))
     if not all_episodes:
         raise InputError(f"there are no episodes to write to {place}")
     buffers = [_buffer(minari, number, ep) for number, ep in enumerate(all_episodes)]

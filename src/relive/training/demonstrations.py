@@ -25,7 +25,8 @@ class DemosConfig:
     """
 
     path: Path | None = None
-    """A dataset or file of demonstrations, pinned in the buffer before the first step."""
+    """A dataset or file of demonstrations, or the name of a dataset that Minari has; pinned in the
+    buffer before the first step."""
     format: Literal["minari", "d4rl", "robomimic", "lerobot"] | None = None
     """Its format; None finds out."""
     fraction: float = 0.5
