@@ -32,8 +32,7 @@ class RecordOptions:
     """Play episodes and write them as a dataset of Minari, to train from or to share."""
 
     out: Path
-    """Where to; below the folder MINARI_DATASETS_PATH names it is (FOLDER/)NAME-vN, and Minari
-    finds it by that name."""
+    """Where to; in the folder MINARI_DATASETS_PATH names, (FOLDER/)NAME-vN, as Minari finds it."""
     policy: Path | None = None
     """A run directory: its policy plays, greedily."""
     expert: str | None = None
