@@ -55,7 +55,8 @@ def parse(
     """Reads the options of a command.
 
     Args:
-        settings: A dataclass; its fields are the options, the text below a field is its help.
+        settings: A dataclass; its fields are the options, what its docstring or the text below a
+            field says of one is the help.
         words: The words of the command line behind the command.
         command: The command as the user types it.
         about: What `--help` says first; None takes the docstring of the dataclass.
