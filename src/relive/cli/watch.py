@@ -31,7 +31,7 @@ QUIET_RECORDS = 10  # as often as records of progress come
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOptions:
-    """Show how a run is going, live, while another process trains; reads its run directory only.
+    """Show how a run is going while another process trains it; only reads.
 
     Ends when the run has ended; Ctrl-C leaves, and the run goes on.
     """

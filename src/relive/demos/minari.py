@@ -12,6 +12,8 @@ T  steps of an episode
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,13 +32,17 @@ from relive.errors import CorruptError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
 METADATA, MAIN = "metadata.json", "main_data.hdf5"
 SUCCESS = ("success", "is_success", "goal_achieved")  # names in infos
 SMALLEST_PICTURE = 32
+
+
+def datasets_folder() -> Path:
+    """Where Minari keeps datasets and finds them by name."""
+    return Path(os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets")
 
 
 def folder_of(path: Path) -> Path | None:

@@ -77,7 +77,7 @@ class DemonstrationsLoaded:
         return cls(
             step=step,
             path=str(loaded.path),
-            format=loaded.format,
+            format=str(loaded.format),
             episodes=loaded.episodes,
             rows=loaded.rows,
             mean_return=sum(loaded.returns) / loaded.episodes,

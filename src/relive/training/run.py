@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relive.agents.policy import BEST, POLICY, save_policy
+from relive.agents.policy import BEST, POLICY, require_safetensors, save_policy
 from relive.errors import ConfigError, InputError
 from relive.gpu.failures import loses_the_device, reason
 from relive.runs import CHECKPOINT, is_saved, resume_command
@@ -120,7 +120,9 @@ def run(
 
     Raises:
         ConfigError: Settings that cannot work; nothing has been written then.
+        MissingExtraError: A package is not installed that it would end with.
     """
+    require_safetensors()
     config, chosen = settled(config)
     parts = build(config)
     require_capture(config, parts)
@@ -161,7 +163,9 @@ def resume(
         CorruptError: The save is damaged.
         UnsupportedError: The environment cannot be brought back to where it was, or another
             process is at it.
+        MissingExtraError: As `run`.
     """
+    require_safetensors()
     saved = run_settings(out)
     config = saved if config is None else config
     require_same(saved, config)
