@@ -298,12 +298,14 @@ class ReplayBuffer:
             next_obs: As `obs`; always the true one.
             terminated: `[T]` or `[T, E]` bool.
             truncated: The same; none if left out.
-            discount: `[T]` or `[T, E]`; gamma^k of ready-made rows, 0 where terminated.
+            discount: `[T]` or `[T, E]`; gamma^k of ready-made rows, in [0, 1] and 0 where
+                terminated. Tensors on a GPU are not looked at.
             env: the lane of the stream; None for all lanes at once.
             own: The other fields the buffer was made with, as `obs`.
 
         Raises:
-            InputError: a wrong name, shape, dtype or lane; nothing has changed then.
+            InputError: a wrong name, shape, dtype or lane, or a discount that is none; nothing has
+                changed then.
         """
         if terminated is REQUIRED or own.keys() != self._own:
             usual = "truncated", "discount"
