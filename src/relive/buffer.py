@@ -771,8 +771,9 @@ class ReplayBuffer:
             reserve: room for rows pinned later with `pin`.
 
         Raises:
-            InputError: not all rows so far, steps that wait for their windows, or no room for other
-                rows; nothing has changed then.
+            InputError: not all rows so far (since `clear`, `grown` or a load into another capacity,
+                if there was one), steps that wait for their windows, or no room for other rows;
+                nothing has changed then.
         """
         online = 1 if batch_size is None else whole_batch(batch_size)
         with self._lock:
