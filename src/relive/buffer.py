@@ -303,12 +303,14 @@ class ReplayBuffer:
             next_obs: As `obs`; always the true one.
             terminated: `[T]` or `[T, E]` bool.
             truncated: The same; none if left out.
-            discount: `[T]` or `[T, E]`; gamma^k of ready-made rows, 0 where terminated.
+            discount: `[T]` or `[T, E]`; gamma^k of ready-made rows, in [0, 1] and 0 where
+                terminated. Tensors on a GPU are not looked at.
             env: the lane of the stream; None for all lanes at once.
             own: The other fields the buffer was made with, as `obs`.
 
         Raises:
-            InputError: a wrong name, shape, dtype or lane; nothing has changed then.
+            InputError: a wrong name, shape, dtype or lane, or a discount that is none; nothing has
+                changed then.
         """
         if terminated is REQUIRED or own.keys() != self._own:
             usual = "truncated", "discount"
@@ -774,8 +776,9 @@ class ReplayBuffer:
             reserve: room for rows pinned later with `pin`.
 
         Raises:
-            InputError: not all rows so far, steps that wait for their windows, or no room for other
-                rows; nothing has changed then.
+            InputError: not all rows so far (since `clear`, `grown` or a load into another capacity,
+                if there was one), steps that wait for their windows, or no room for other rows;
+                nothing has changed then.
         """
         online = 1 if batch_size is None else whole_batch(batch_size)
         with self._lock:
