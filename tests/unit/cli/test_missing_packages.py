@@ -60,8 +60,9 @@ for name in ("relive.bench.chart", "av", "pygame", "pyarrow.parquet"):
 for words, package in cases:
     if not os.fork():
         missing = extras if package == "all" else [package]
-        forgotten = {*missing, "relive", "minari"}
-        for name in [name for name in sys.modules if name.partition(".")[0] in forgotten]:
+        ours = [f"relive.{part}" for part in ("cli", "report", "terminal", "bench")]
+        forgotten = tuple(f"{name}." for name in (*missing, "minari", *ours))
+        for name in [name for name in sys.modules if f"{name}.".startswith(forgotten)]:
             del sys.modules[name]
         sys.modules.update(dict.fromkeys(missing))
         err = io.StringIO()
