@@ -154,7 +154,7 @@ def cases(buffer: ReplayBuffer) -> list[Case]:
 
 def writes(buffer: ReplayBuffer) -> dict[str, Callable[[], Any]]:
     """The calls that write rows."""
-    envs, discount = buffer.num_envs, torch.full((40,), 0.5)
+    envs, discount = buffer.num_envs, torch.zeros(40)
     return {
         "add": lambda: buffer.add(**steps(buffer, envs)),
         "extend": lambda: buffer.extend(**steps(buffer, 40)),

@@ -500,7 +500,7 @@ def test_a_step_after_the_store_was_closed_is_refused_and_nothing_happens(store)
     for call in (
         lambda: buffer.add(**step),
         lambda: buffer.extend(**episode_of(2)),
-        lambda: buffer.extend(**episode_of(2), discount=np.ones(2)),
+        lambda: buffer.extend(**episode_of(2), discount=np.zeros(2)),
         buffer.end_episode,
         buffer.clear,
     ):
