@@ -10,7 +10,7 @@ from relive.closest import likeness, ranked
 from relive.envs.torch_native import TorchEnv, make_torch_env
 from relive.envs.torch_native.make import torch_id
 from relive.envs.torch_native.single import SingleTorchEnv
-from relive.errors import ConfigError, MissingExtraError, UnsupportedError
+from relive.errors import ConfigError, MissingExtraError, UnsupportedError, shown
 from relive.fields import fields_of
 from relive.nn.action_scale import ActionScale
 
@@ -38,10 +38,11 @@ def make_env(env_id: str, *, pictures: bool = False) -> Env[Any, Any] | SingleTo
         pictures: Let its `render` give pictures, RGB `[H, W, 3]`.
 
     Raises:
-        ConfigError: There is no such environment, or a package it needs is missing.
+        ConfigError: No id, no such environment, or a package it needs is missing.
         UnsupportedError: It gives no pictures.
         MissingExtraError: Gymnasium is not installed.
     """
+    _require_id(env_id)
     if (name := torch_id(env_id)) is not None:
         env_id = name
         if not pictures and importlib.util.find_spec("gymnasium") is None:
@@ -94,10 +95,19 @@ def make_training_env(
         ConfigError: There is no such environment, or a package it needs is missing.
         MissingExtraError: It is Gymnasium's, which is not installed.
     """
+    _require_id(env_id)
     name = torch_id(env_id)
     if name is None:
         return make_vector_env(env_id, num_envs)
     return make_torch_env(name, num_envs, device=device)
+
+
+def _require_id(env_id: object) -> None:
+    if not isinstance(env_id, str):
+        raise ConfigError(
+            f"env is the id of an environment; given {shown(env_id)}: register it with "
+            "gymnasium.register, in a module of yours, and name it module:Id-v0"
+        )
 
 
 def fields_in(env: Any) -> dict[str, Any]:

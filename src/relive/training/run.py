@@ -39,7 +39,7 @@ from relive.training.checkpoint import (
     resume_command,
 )
 from relive.training.choices import settled
-from relive.training.config import TrainConfig
+from relive.training.config import TrainConfig, require_settings
 from relive.training.loop import Trainer
 from relive.training.parts import Parts, build
 from relive.training.records import DeviceFailed, Evaluated, RunEnded, SaveDue
@@ -122,6 +122,7 @@ def run(
 
     Raises:
         ConfigError: Settings that cannot work; nothing has been written then.
+        InputError: They are no settings.
     """
     config, chosen = settled(config)
     parts = build(config)
@@ -142,7 +143,7 @@ def run(
 
 
 def resume(
-    out: Path, sinks: Sequence[Sink] = (), *, config: TrainConfig | None = None
+    out: Path | str, sinks: Sequence[Sink] = (), *, config: TrainConfig | None = None
 ) -> RunResult:
     """Goes on with a run that was stopped or killed, from its last save.
 
@@ -158,14 +159,16 @@ def resume(
             are then those of the longer run, what was told at its end is taken back.
 
     Raises:
-        InputError: No run is there, it has ended, or it was never saved.
+        InputError: No run is there, it has ended, or it was never saved; `config` is none.
         ConfigError: A setting differs; says which.
         CorruptError: The save is damaged.
         UnsupportedError: The environment cannot be brought back to where it was, or another
             process is at it.
     """
+    out = Path(out)
     saved = run_settings(out)
     config = saved if config is None else config
+    require_settings(config)
     require_same(saved, config)
     config = going_on(saved, config)
     if not (out / METRICS).is_file():

@@ -421,7 +421,7 @@ BAD_SHARED = [{"hidden": (0,)}, {"lr": 0.0}, {"lr_end": -1.0}, {"tau": 0.0}, {"m
 )
 def test_settings_outside_their_range_are_refused_by_name(kind, bad):
     (name, value), *_ = bad.items()
-    with pytest.raises(ConfigError, match=rf"agent\.{name} .*given {re.escape(repr(value))}"):
+    with pytest.raises(ConfigError, match=rf"agent\.{name} .*{re.escape(repr(value))}"):
         KINDS[kind][1](**bad)
 
 
