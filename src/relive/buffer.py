@@ -182,8 +182,9 @@ class ReplayBuffer:
         Args:
             fields: other fields than `fields_of(env)`, for instance with some of your own.
         """
-        settings.setdefault("num_envs", getattr(env, "num_envs", None) or 1)
-        if "autoreset" not in settings:
+        own = getattr(env, "num_envs", None)
+        count = settings.setdefault("num_envs", own or 1)
+        if "autoreset" not in settings and (own or count == 1):  # a single one tells of no copies
             settings["autoreset"] = resets.mode_of(env)
         return cls(capacity, fields_of(env) if fields is None else fields, **settings)
 
