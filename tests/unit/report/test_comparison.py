@@ -107,6 +107,13 @@ def test_the_page_says_what_was_measured(four: list[Path]) -> None:
     assert "not finished" not in words
 
 
+def test_one_seed_twice_has_no_interval(tmp_path: Path) -> None:
+    runs = [write(tmp_path / name) for name in ("a", "b")]
+    words = text_of(page([read_run(path) for path in runs]))
+    assert f"all runs 1 run, seed 3; left out, of a seed that is there: {runs[1]}" in words
+    assert "a single run has no band" in words
+
+
 def test_equal_runs_give_equal_pages(four: list[Path]) -> None:
     runs = [read_run(path) for path in four]
     assert page(runs) == page(runs)
