@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from relive.arguments import REQUIRED, wrong_names
+from relive.batch import Batch
 from relive.description import describe, require_same, undescribe
 from relive.devices import known_device
 from relive.errors import (
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
-    from relive.batch import Batch
     from relive.gpu.failures import DeviceFailure
     from relive.ops.state import State
     from relive.schedules import Schedule
@@ -673,6 +673,8 @@ class ReplayBuffer:
             )
         if (td_errors is None) == (priorities is None):
             raise InputError("update_priorities takes either td_errors or priorities=")
+        if isinstance(ids, Batch):
+            raise InputError("ids: given a batch, expected those of its rows; pass batch.ids")
         if self._home.guard is not None:
             kind = "update", len(ids) if hasattr(ids, "__len__") else 0, priorities is None
             self._home.guard.call(self, kind, lambda: self._update(ids, td_errors, priorities))

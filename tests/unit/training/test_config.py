@@ -255,10 +255,10 @@ def test_sweeps_and_sorts_are_counted_in_updates_however_many_batches_they_take(
 # -- what a field does not declare -------------------------------------------------------------
 
 WRONG_KINDS = [
-    (ReplayConfig, "sampler", "per", "there is no replay.sampler 'per'; there are: "),
+    (ReplayConfig, "sampler", "per", "no replay.sampler 'per'; there are: uniform, proportional, "),
     (ReplayConfig, "sampler", "proport", "did you mean 'proportional'?"),
     (ReplayConfig, "sampler", Uniform(), "replay.sampler is 'uniform', 'proportional' or 'rank'; "),
-    (ReplayConfig, "window", "recen", "did you mean 'recent'? There are: recent, "),
+    (ReplayConfig, "window", "recen", "did you mean 'recent'? There are: all, recent, ere"),
     (ReplayConfig, "normalize", None, "replay.normalize is 'buffer', 'batch' or 'none'; given"),
     (ReplayConfig, "capacity", 1e5, "replay.capacity is a whole number (a Python int); given"),
     (ReplayConfig, "gamma", "0.9", "replay.gamma is a number; given '0.9'"),
@@ -266,7 +266,7 @@ WRONG_KINDS = [
     (DemosConfig, "path", 3, "demos.path is a path or None; given 3"),
     (DemosConfig, "format", "minary", "no demos.format 'minary'; did you mean 'minari'?"),
     (DemosConfig, "successful_only", "yes", "demos.successful_only is True or False; given 'yes'"),
-    (tiny, "capture", "yes", "there is no capture 'yes'; there are: auto, off, on"),
+    (tiny, "capture", "yes", "there is no capture 'yes'; there are: auto, on, off"),
     (tiny, "compile", True, "compile is 'inductor', 'aot_eager', 'eager' or None; given True"),
     (tiny, "threads", "all", "threads is a whole number (a Python int), 'auto' or None; given"),
     (tiny, "total_steps", True, "total_steps is a whole number (a Python int); given True"),
