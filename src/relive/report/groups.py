@@ -122,6 +122,8 @@ def labels_of(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     ['a 1', 'a 2', 'a 1, b 7']
     >>> labels_of([{"b": 1, "algorithm": "sac"}, {"b": 2, "algorithm": "td3"}])
     ['algorithm sac', 'algorithm td3']
+    >>> labels_of([{"name": "rainbow", "algorithm": "c51"}, {"name": None, "algorithm": "c51"}])
+    ['name rainbow', 'algorithm c51']
     """
     names = differing(settings)
     if not names:
@@ -140,9 +142,16 @@ def labels_of(settings: Sequence[Mapping[str, Any]]) -> list[str]:
         for own in settings
     ]
     return [
-        ", ".join(f"{words_of(short[name])} {shown(own.get(name))}" for name in names)
+        ", ".join(dict.fromkeys(_words(own, name, short[name]) for name in names))
         for own, names in zip(settings, said, strict=True)
     ]
+
+
+def _words(own: Mapping[str, Any], name: str, short: str) -> str:
+    """A setting and its value; a run without a name is called by its algorithm."""
+    if name == "name" and own.get(name) is None and "algorithm" in own:
+        return f"algorithm {own['algorithm']}"
+    return f"{words_of(short)} {shown(own.get(name))}"
 
 
 def _usual(values: Sequence[Any]) -> str | None:

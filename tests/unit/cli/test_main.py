@@ -48,6 +48,16 @@ def test_train_without_an_environment_has_help_too(capsys: pytest.CaptureFixture
     assert "algorithms: dqn" in capsys.readouterr().out
 
 
+def test_help_may_come_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "train"]) == main(["train", "--help"]) == 0
+    first, second = capsys.readouterr().out.split("usage: ")[1:]
+    assert first == second
+    with pytest.raises(SystemExit):
+        main(["help", "train", "dqn"])
+    assert "Train DQN" in capsys.readouterr().out
+    assert main(["help", "trian"]) == 2
+
+
 WRONG = {
     "palm": (
         "there is no command 'palm'; "
