@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from relive.agents.policy import BEST, POLICY, save_policy
 from relive.errors import ConfigError, InputError
 from relive.gpu.failures import loses_the_device, reason
-from relive.storage.files import write_whole
+from relive.storage.files import folder_at, write_whole
 from relive.storage.writer_lock import Lock
 from relive.training import failures
 from relive.training.checkpoint import (
@@ -165,7 +165,7 @@ def resume(
         UnsupportedError: The environment cannot be brought back to where it was, or another
             process is at it.
     """
-    out = Path(out)
+    out = folder_at(out)
     saved = run_settings(out)
     config = saved if config is None else config
     require_settings(config)

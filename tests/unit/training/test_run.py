@@ -441,6 +441,11 @@ def test_what_is_no_settings_is_refused(tmp_path):
             begin(*[] if isinstance(begin, partial) else ["CartPole-v1"])
 
 
+def test_a_run_to_go_on_with_is_a_folder():
+    with pytest.raises(InputError, match="path is the name of a folder; given 3"):
+        resume(3)
+
+
 def test_an_environment_is_named_by_its_id(tmp_path):
     env = gymnasium.make("CartPole-v1")
     message = "env is the id of an environment; given <TimeLimit"
