@@ -131,7 +131,7 @@ def require_same(saved: TrainConfig, given: TrainConfig) -> None:
     before, now = dict(_flat(saved.to_json())), dict(_flat(given.to_json()))
     differing = [
         f"{name} was {before.get(name)}, given {now.get(name)}"
-        + (f" (with more than {before[name]:,} it becomes longer)" * (name == "total_steps"))
+        + (f" (with more than {before[name]:,} it becomes longer)" if name == "total_steps" else "")
         for name in {**before, **now}
         if name not in PLACES and now.get(name) not in (before.get(name), CHOSEN)
         if not (name == "total_steps" and now[name] > before[name])
