@@ -43,8 +43,8 @@ test-kernels: $(STAMP) ## run the kernels for GPUs on this processor, in Triton'
 	TRITON_INTERPRET=1 $(ONE_THREAD) $(BIN)/python -m pytest -n 2 tests/triton tests/gates tests/gpu $(ARGS)
 
 # Asks for torch, NumPy, Numba, Triton and pytest: without make, the line below with any Python.
-test-gpu: $(STAMP) ## run the tests of a buffer on a CUDA device
-	$(BIN)/python -m pytest -c tests/gpu/pytest.ini --rootdir=. --confcutdir=tests/gpu tests/gpu $(ARGS)
+test-gpu: $(STAMP) ## run the tests of a buffer on a CUDA device (some minutes)
+	PYTHONPATH=src $(BIN)/python -m tests.gpu $(ARGS)
 
 test-long: $(STAMP) ## run the long tests of the buffer, and no others (some ten minutes)
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal --long $(ARGS)

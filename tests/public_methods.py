@@ -101,18 +101,21 @@ def watch(owner: Any, attribute: str, note: Callable[[], None]) -> None:
         @functools.wraps(function)
         def first_call(*args: Any, **kwargs: Any) -> Any:
             note()
-            setattr(owner, attribute, original)
+            if vars(owner)[attribute] is placed:  # a test may have put another in its place
+                setattr(owner, attribute, original)
             return function(*args, **kwargs)
 
         return first_call
 
+    placed: Any
     if isinstance(original, property):
         assert original.fget is not None
-        setattr(owner, attribute, property(stand_in(original.fget), original.fset, original.fdel))
+        placed = property(stand_in(original.fget), original.fset, original.fdel)
     elif isinstance(original, classmethod | staticmethod):
-        setattr(owner, attribute, type(original)(stand_in(original.__func__)))
+        placed = type(original)(stand_in(original.__func__))
     else:
-        setattr(owner, attribute, stand_in(original))
+        placed = stand_in(original)
+    setattr(owner, attribute, placed)
 
 
 def whole_run(config: pytest.Config) -> bool:

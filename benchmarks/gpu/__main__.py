@@ -3,8 +3,8 @@
     PYTHONPATH=src python -m benchmarks.gpu            (or make bench-gpu)
 
 Needs torch, NumPy, Numba and Triton. A section that fails is written down with its error, and the
-others go on; if the device is lost with it, in a new process. The exit status is 0 if all went
-well, 1 if not, and 2 without a CUDA device.
+others go on; if it hangs, or the device is lost with it, in a new process. The exit status is 0 if
+all went well, 1 if not, and 2 without a CUDA device.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ import argparse
 import faulthandler
 import os
 import sys
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from threading import Timer
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -25,9 +28,13 @@ from benchmarks.gpu.sections import OTHERWISE, SECONDS, SECTIONS
 from benchmarks.gpu.workload import TINY, Scale
 from relive.bench.machine import commit, today
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 RESULTS = Path(__file__).parents[1] / "results" / "gpu.json"
 MINUTES = 6.5  # after which no section begins
 AT_MOST = 7.9  # after which the process ends, whatever the device does
+GRACE = 15  # seconds until a section that does not hear that its time is over is taken for hanging
 
 
 def main(arguments: list[str]) -> int:
@@ -63,7 +70,10 @@ def main(arguments: list[str]) -> int:
             if name in report.sections or (options.only and name not in options.only):
                 continue
             limit = SECONDS.get(name, OTHERWISE)
-            if not report.run(name, partial(section, device, scale), limit) and is_lost(device):
+            with unless_it_hangs(report, name, limit + GRACE, arguments):
+                went_well = report.run(name, partial(section, device, scale), limit)
+            if not went_well and is_lost(device):
+                print("the device is of no more use here; going on in a new process", flush=True)
                 again(arguments)
     finally:
         faulthandler.cancel_dump_traceback_later()
@@ -73,17 +83,41 @@ def main(arguments: list[str]) -> int:
 
 
 def is_lost(device: torch.device) -> bool:
-    """Whether nothing runs on a device any more in this process, as after a bad address."""
+    """Whether a device is of no more use to this process, as after a bad address.
+
+    Or after a capture that CUDA has broken off: torch does not get over it before 2.13.
+    """
     try:
         torch.cuda.synchronize(device)
-        return bool(torch.ones(1, device=device).item() != 1)
+        torch.cuda.empty_cache()
+        return not 0 <= torch.rand(1, device=device).item() < 1
     except RuntimeError:
         return True
 
 
+@contextmanager
+def unless_it_hangs(
+    report: Report, name: str, seconds: float, arguments: list[str]
+) -> Iterator[None]:
+    """Gives a section up that is still inside after so long: the host waits for the device."""
+
+    def give_up() -> None:
+        print(f"FAILED  {name}: hangs; going on in a new process", flush=True)
+        faulthandler.dump_traceback(all_threads=True)
+        report.sections[name] = {"ok": False, "error": "hangs", "seconds": seconds}
+        report.write()
+        again(arguments)
+
+    timer = Timer(seconds, give_up)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def again(arguments: list[str]) -> None:
     """The rest in a new process, which takes the place of this one."""
-    print("the device is lost; going on in a new process", flush=True)
     rest = [word for word in arguments if word != "--go-on"]
     os.execv(sys.executable, [sys.executable, "-m", "benchmarks.gpu", "--go-on", *rest])
 

@@ -88,11 +88,8 @@ def loop_of(
 
 
 def training_step(device: torch.device, scale: Scale) -> dict[str, Any]:
-    """Updates a second, one update to a step of one environment, and what lies between steps.
-
-    And the seconds of an epoch: as many steps as it takes batches to have the rows of the buffer.
-    """
-    found: dict[str, Any] = {"steps of an epoch": (steps := max(1, scale.rows // scale.batch))}
+    """Updates a second, one update to a step of one environment, and what lies between steps."""
+    found: dict[str, Any] = {}
     few = replace(scale, rounds=min(scale.rounds, 5), warm_up=max(scale.warm_up, 10))
     for algorithm in ENVS:
         rates = {
@@ -102,10 +99,19 @@ def training_step(device: torch.device, scale: Scale) -> dict[str, Any]:
         rates["of eager"] = rates["captured"] / rates["eager"]
         rates["of host buffer"] = rates["captured"] / rates["host buffer"]
         rates["gap"] = gap(loop_of(algorithm, device, scale), device, few)
-        for way in ("captured", "eager"):
-            loop = loop_of(algorithm, device, scale, **WAYS[way])
-            rates[f"epoch, {way}"] = epoch(loop, device, steps)
         found[algorithm] = rates
+    return found
+
+
+def epochs(device: torch.device, scale: Scale) -> dict[str, Any]:
+    """Seconds of an epoch: as many steps as it takes batches to have the rows of the buffer."""
+    steps = max(1, scale.rows // scale.batch)
+    found: dict[str, Any] = {"steps": steps}
+    for algorithm in ENVS:
+        found[algorithm] = {
+            way: epoch(loop_of(algorithm, device, scale, **WAYS[way]), device, steps)
+            for way in ("captured", "eager")
+        }
     return found
 
 
@@ -207,4 +213,5 @@ TRAINING: dict[str, Callable[[torch.device, Scale], dict[str, Any]]] = {
     "training step": training_step,
     "many environments": many_environments,
     "learned": learned,
+    "epoch": epochs,
 }

@@ -144,7 +144,8 @@ class ReplayBuffer:
         self._own = frozenset(fields) - {"obs", "action"}
         self._sender = Sender(self._home.batch_layout)
         lock = fork_safe_lock()
-        self._lock = lock if self.device.type == "cpu" else Turns(lock, self.device)
+        on_gpu = self.device.type != "cpu"
+        self._lock = Turns(lock, self.device, self._home.memory) if on_gpu else lock
         self._saver = Saver(self._state, self._lock)
         self.reseed(seed)
 
@@ -206,6 +207,10 @@ class ReplayBuffer:
 
         All values have a leading axis E; it may be left out when there is one environment (told by
         the reward). With n-step returns a row carries `own` fields of the first step of its window.
+
+        Numbers are stored as they are, NaN and infinite ones too. One such reward makes a loss NaN
+        as often as its row is drawn: where an environment may give any, ask before
+        (`numpy.isfinite(reward).all()`), as `relive train` does.
 
         Args:
             obs: `[E, *shape]`, an array, tensor, number or list; or a dict of such.
@@ -299,12 +304,14 @@ class ReplayBuffer:
             next_obs: As `obs`; always the true one.
             terminated: `[T]` or `[T, E]` bool.
             truncated: The same; none if left out.
-            discount: `[T]` or `[T, E]`; gamma^k of ready-made rows, 0 where terminated.
+            discount: `[T]` or `[T, E]`; gamma^k of ready-made rows, in [0, 1] and 0 where
+                terminated. Tensors on a GPU are not looked at.
             env: the lane of the stream; None for all lanes at once.
             own: The other fields the buffer was made with, as `obs`.
 
         Raises:
-            InputError: a wrong name, shape, dtype or lane; nothing has changed then.
+            InputError: a wrong name, shape, dtype or lane, or a discount that is none; nothing has
+                changed then.
         """
         if terminated is REQUIRED or own.keys() != self._own:
             usual = "truncated", "discount"
@@ -772,8 +779,9 @@ class ReplayBuffer:
             reserve: room for rows pinned later with `pin`.
 
         Raises:
-            InputError: not all rows so far, steps that wait for their windows, or no room for other
-                rows; nothing has changed then.
+            InputError: not all rows so far (since `clear`, `grown` or a load into another capacity,
+                if there was one), steps that wait for their windows, or no room for other rows;
+                nothing has changed then.
         """
         online = 1 if batch_size is None else whole_batch(batch_size)
         with self._lock:

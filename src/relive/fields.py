@@ -53,10 +53,11 @@ class Field:
         shape: without any batch axis.
         dtype: of the field in a batch.
         store: dtype in the buffer, if another; `dtype` is float32 then. uint8 is for values k/255:
-            they come back exactly, other values in [0, 1] as the nearest such number, and arrays of
-            uint8 are taken as the k themselves. float16 and bfloat16 round. What the stored dtype
-            cannot hold (outside [0, 1], beyond the largest float16) becomes the nearest it can, NaN
-            becomes 0 in uint8; both are counted by `stats`.
+            they come back exactly, other values in [0, 1] as the nearest such number (255 x is
+            rounded to float32 first: what lies next to the middle of two may become either), and
+            arrays of uint8 are taken as the k themselves. float16 and bfloat16 round. What the
+            stored dtype cannot hold (outside [0, 1], beyond the largest float16) becomes the
+            nearest it can, NaN becomes 0 in uint8; both are counted by `stats`.
     """
 
     shape: tuple[int, ...] = ()

@@ -119,6 +119,10 @@ class Home:
         home.batches_on = self.device
         return home
 
+    def memory(self) -> list[Tensor]:
+        """All tensors that it keeps on its GPU."""
+        return [*self.state.memory(), *self.intake.memory()]
+
     # Batches
 
     def empty_batch(self, batch_size: int) -> Batch:

@@ -8,6 +8,7 @@ import torch
 from benchmarks.gpu.same import require_same_batch, require_same_state
 from benchmarks.gpu.workload import PER, STATES, W1, errors, full, one_time, steps
 from relive import ConfigError, InputError, RankBased, ReplayBuffer, UnsupportedError
+from relive.training.capture import WARM_UP, Graphs
 from tests.triton.lives import SPECS, live
 
 CPU = torch.device("cpu")
@@ -97,6 +98,33 @@ def test_what_is_of_the_host_is_refused_during_capture_and_nothing_has_changed(p
             with pytest.raises(UnsupportedError, match="captured"):
                 call()
     assert buffer.stats(wait=True)["added"] == len(buffer) == 20
+
+
+def test_what_cuda_refuses_to_capture_is_an_error_after_which_all_else_goes_on(place, cuda):
+    generator, twin = (torch.Generator(cuda).manual_seed(1) for _ in range(2))
+    graphs = Graphs([generator])
+    drawn, expected = [], [draw(twin) for _ in range(WARM_UP + 1)]
+
+    def asks():
+        drawn.append(draw(generator).item())
+
+    for _ in range(WARM_UP):
+        graphs.run("asks", asks)
+    with pytest.raises(UnsupportedError, match="cannot be captured"):
+        graphs.run("asks", asks)
+    graphs.run("asks", asks)
+    assert drawn == [number.item() for number in expected]
+    torch.rand(1, device=cuda)
+    torch.cuda.empty_cache()
+    x, others = torch.zeros(1, device=cuda), Graphs([generator])
+    for _ in range(WARM_UP + 2):
+        others.run("adds", lambda: x.add_(draw(generator)))
+    assert (len(graphs), len(others)) == (0, 1)
+    assert x.item() == pytest.approx(sum(draw(twin).item() for _ in range(WARM_UP + 2)))
+
+
+def draw(generator):
+    return torch.rand(1, generator=generator, device=generator.device)
 
 
 def test_a_sort_is_a_graph_of_its_own(place, cuda):

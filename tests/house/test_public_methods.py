@@ -34,9 +34,16 @@ CALLS = {
 }
 
 
+PATCHED = (
+    "inherited = toy.Base.inherited",
+    "monkeypatch.setattr(toy.Base, 'inherited', lambda self: 2 * inherited(self))",
+    "assert [toy.Toy().inherited() for _ in range(3)] == [4, 4, 4]",
+)
+
+
 def run(folder: Path, calls: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs pytest on a suite that makes each of the calls in a test of its own."""
-    tests = (f"def test_{i}():\n    {call}\n" for i, call in enumerate(calls.values()))
+    tests = (f"def test_{i}(monkeypatch):\n    {call}\n" for i, call in enumerate(calls.values()))
     (folder / "toy.py").write_text(TOY)
     (folder / "test_toy.py").write_text("import toy\n" + "".join(tests))
     (folder / "pytest.ini").write_text("[pytest]\ntestpaths = .\n")
@@ -73,6 +80,13 @@ def test_a_suite_that_leaves_public_methods_out_fails_and_names_them(tmp_path: P
     assert done.returncode == 1
     report = done.stdout[done.stdout.index("public methods that no test executes") :]
     assert [name for name in CALLS if name in report.splitlines()] == list(CALLS)[1:]
+
+
+def test_what_a_test_puts_in_the_place_of_a_method_stays_there_until_its_end(
+    tmp_path: Path,
+) -> None:
+    done = run(tmp_path, CALLS | {"toy.Base.inherited": "; ".join(PATCHED)})
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("arguments", [["test_toy.py"], ["-k", "0"], ["-x"], ["--long"]])

@@ -73,7 +73,7 @@ def leaf_of(twin: Twin, row_id: int, number: float, as_leaves: bool) -> float:
 
 def note_errors(twin: Twin, entries: list[tuple[int, float, bool]]) -> None:
     """The last number for a row decides; now and then all rows are ranked anew."""
-    substitute = twin.max_leaf
+    substitute = twin.max_leaf or math.inf
     for row_id, (number, is_bad) in {i: (number, bad) for i, number, bad in entries}.items():
         if not is_bad:
             twin.errors[row_id] = abs(number)

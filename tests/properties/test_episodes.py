@@ -97,8 +97,8 @@ class Pair:
             self.twin.end_episode(env)
 
     def rows(self, given: list[Step]) -> None:
-        shape = (len(given),)
-        self.buffer.extend(**columns(given, shape), discount=np.ones(shape), env=0)
+        rows = columns(given, (len(given),))
+        self.buffer.extend(**rows, discount=1.0 - rows["terminated"], env=0)
 
     def end_episode(self, env: int) -> None:
         self.buffer.end_episode(env % self.num_envs)

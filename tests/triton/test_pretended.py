@@ -4,6 +4,7 @@ import copy
 import pickle
 import threading
 import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -567,6 +568,54 @@ def test_two_streams_on_one_pinned_slot_must_wait(device):
         slot.to("cuda", non_blocking=True)
 
 
+LET_GO = {
+    "at once": (lambda _x, _side: None, True),
+    "it is recorded there": (lambda x, side: x.record_stream(side), False),
+    "the stream it was made on waits": (
+        lambda _x, side: torch.cuda.default_stream().wait_stream(side),
+        False,
+    ),
+    "the host waits": (lambda _x, side: side.synchronize(), False),
+    "the other stream waits": (
+        lambda _x, side: side.wait_stream(torch.cuda.default_stream()),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("when", LET_GO)
+@pytest.mark.parametrize("how", [use, change])
+def test_memory_is_not_let_go_of_while_another_stream_uses_it(device, how, when):
+    before, is_wrong = LET_GO[when]
+    x, side = on_device(1.0, 2.0), torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        how(x)
+    before(x, side)
+    del x
+    with pytest.raises(OrderError, match="made on stream 0") if is_wrong else nullcontext():
+        on_device(1.0)
+
+
+def test_memory_may_be_let_go_of_while_its_own_stream_uses_it(device):
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        x = on_device(1.0, 2.0)
+        use(x)
+    del x
+    device.memory.tell()
+
+
+def test_what_is_made_in_a_capture_stays_with_the_graph(device):
+    x = on_device(1.0, 2.0)
+    with device.capture() as graph:
+        y = use(x)
+        use(y)
+        del y
+    graph.replay()
+    device.memory.tell()
+
+
 def test_events_tell_time_if_asked(device):
     first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     first.record()
@@ -645,9 +694,12 @@ NOT_CAPTURED = {
 def test_what_waits_cannot_be_captured(device, what):
     x, event = torch.zeros(2, device="cuda"), torch.cuda.Event()
     event.record()
-    graph = torch.cuda.CUDAGraph()
+    graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
     default = torch.cuda.current_stream()
-    with pytest.raises(RuntimeError, match="previous error") as caught, torch.cuda.graph(graph):
+    with (
+        pytest.raises(RuntimeError, match="previous error") as caught,
+        torch.cuda.graph(graph, pool),
+    ):
         exec(NOT_CAPTURED[what], {"torch": torch, "x": x, "h": torch.zeros(2), "e": event})
     assert CAPTURING in str(caught.value.__context__)
     assert torch.cuda.current_stream() is not default
@@ -655,6 +707,10 @@ def test_what_waits_cannot_be_captured(device, what):
     assert not torch.cuda.is_current_stream_capturing()
     with pytest.raises(RuntimeError, match="without a preceding successful capture"):
         graph.replay()
+    with pytest.raises(RuntimeError, match="captures_underway"):
+        torch.cuda.empty_cache()
+    torch._C._cuda_endAllocateToPool(0, pool)
+    torch.cuda.empty_cache()
     assert x.tolist() == [0, 0]
 
 

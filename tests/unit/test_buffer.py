@@ -1,6 +1,7 @@
 """The public behaviour of ReplayBuffer that no other file is about."""
 
 import copy
+import math
 import pickle
 import threading
 
@@ -346,6 +347,41 @@ def test_ready_made_rows_are_stored_as_they_are():
     assert rows.discount.tolist() == pytest.approx([0.3, 0.7, 0.0])
     assert rows.terminated.tolist() == [False, False, True]
     buffer.check()
+
+
+NO_DISCOUNTS = [
+    ([0.9, math.nan, 0.0], r"discount\[1\] is nan, expected a number in \[0, 1\]"),
+    ([-1.0, 0.9, 0.0], r"discount\[0\] is -1, expected"),
+    ([0.9, 1.5, 0.0], r"discount\[1\] is 1\.5, expected"),
+    ([0.9, math.inf, -math.inf], r"discount\[1\] is inf, expected"),
+    ([0.9, 1e300, 0.0], r"discount\[1\] is inf, expected"),
+    ([1.0, 0.0, 0.9], r"discount\[2\] is 0\.9, expected 0 where terminated: nothing comes after"),
+]
+
+
+@pytest.mark.parametrize("form", [np.array, torch.tensor, np.float32, list, tuple])
+@pytest.mark.parametrize(("discount", "message"), NO_DISCOUNTS)
+def test_a_discount_that_no_steps_have_is_refused(discount, message, form):
+    buffer = filled(3)
+    before = digest(buffer)
+    t = np.arange(3)
+    stream = {"obs": t * 1.0, "action": t, "reward": t * 1.0, "next_obs": t * 1.0}
+    with np.errstate(over="ignore"):
+        given = form(discount)
+    with pytest.raises(InputError, match=message):
+        buffer.extend(**stream, terminated=t == 2, discount=given)
+    assert unchanged(buffer, before)
+
+
+def test_a_discount_of_several_lanes_is_named_by_step_and_lane():
+    buffer = ReplayBuffer(10, FIELDS, num_envs=2, autoreset="disabled")
+    zeros = np.zeros((3, 2))
+    discount = torch.ones(3, 2, dtype=torch.bfloat16)
+    discount[1, 0] = 2
+    stream = {"obs": zeros, "action": zeros.astype(int), "reward": zeros, "next_obs": zeros}
+    with pytest.raises(InputError, match=r"discount\[1, 0\] is 2, expected"):
+        buffer.extend(**stream, terminated=zeros > 0, discount=discount, env=None)
+    assert len(buffer) == 0
 
 
 def test_extend_by_nothing_changes_nothing():

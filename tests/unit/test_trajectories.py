@@ -435,7 +435,8 @@ def test_an_episode_that_nobody_ends_is_unfinished(store, how):
 def test_ready_made_rows_are_no_steps_and_are_counted(store):
     buffer = ReplayBuffer(50, FIELDS)
     buffer.tee(store)
-    buffer.extend(**episode_of(4), discount=np.ones(4))
+    steps = episode_of(4)
+    buffer.extend(**steps, discount=1.0 - steps["terminated"])
     assert (len(buffer), len(store), store.stats()["ready_made_rows"]) == (4, 0, 4)
 
 

@@ -55,42 +55,48 @@ if TYPE_CHECKING:
 class C51Config:
     """Settings of C51.
 
+    Attributes:
+        atoms: Values that a return can have in the eyes of the network.
+        v_min: The smallest of them; returns below count as this one.
+        v_max: The largest of them.
+        double: Let the online network pick the next action, and the target network tell its
+            returns.
+        dueling: Split the logits into those of the state and those of the action.
+        noisy_sigma: First deviation of noise in the weights, to explore with; None for layers
+            without noise.
+        hidden: Widths of the hidden layers; images are convolved before them.
+        lr: Step size of Adam at the first update.
+        lr_end: Step size that a straight line reaches behind the last planned update; None
+            keeps `lr`.
+        adam_eps: Added to the root of the second moment by Adam.
+        tau: Part of the way the target network moves towards the online one: 1 copies, less is
+            Polyak.
+        target_period: Updates between two moves of the target network.
+        max_grad_norm: Gradients longer than this are shortened to it; None leaves them.
+        epsilon_start: Share of random actions at the first step.
+        epsilon_end: Share of random actions once exploration has come to its end.
+        epsilon_fraction: Part of the run over which epsilon falls from its start to its end.
+
     Raises:
         ConfigError: A value outside its range.
     """
 
     atoms: int = 51
-    """Values that a return can have in the eyes of the network."""
     v_min: float = -10.0
-    """The smallest of them; returns below count as this one."""
     v_max: float = 10.0
-    """The largest of them."""
     double: bool = False
-    """Let the online network pick the next action, and the target network tell its returns."""
     dueling: bool = False
-    """Split the logits into those of the state and those of the action."""
     noisy_sigma: float | None = None
-    """First deviation of noise in the weights, to explore with; None for layers without noise."""
     hidden: tuple[int, ...] = (256, 256)
-    """Widths of the hidden layers; images are convolved before them."""
     lr: float = 2.5e-4
-    """Step size of Adam at the first update."""
     lr_end: float | None = None
-    """Step size that a straight line reaches behind the last planned update; None keeps `lr`."""
     adam_eps: float = 3.125e-4
-    """Added to the root of the second moment by Adam."""
     tau: float = 1.0
-    """Part of the way the target network moves towards the online one: 1 copies, less is Polyak."""
     target_period: int = 500
-    """Updates between two moves of the target network."""
     max_grad_norm: float | None = 10.0
-    """Gradients longer than this are shortened to it; None leaves them."""
     epsilon_start: float = 1.0
-    """Share of random actions at the first step."""
     epsilon_end: float = 0.05
-    """Share of random actions once exploration has come to its end."""
     epsilon_fraction: float = 0.2
-    """Part of the run over which epsilon falls from its start to its end."""
 
     def __post_init__(self) -> None:
         hold_to_types(self, "agent.")

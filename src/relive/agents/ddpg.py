@@ -52,24 +52,27 @@ if TYPE_CHECKING:
 class DDPGConfig:
     """Settings of DDPG; noise is measured in halves of the range of an action.
 
+    Attributes:
+        hidden: Widths of the hidden layers of policy and critic; images are convolved before them.
+        lr: Step size of Adam at the first update, for policy and critic.
+        lr_end: Step size that a straight line reaches behind the last planned update; None
+            keeps `lr`.
+        tau: Part of the way the target networks move at every update.
+        exploration_noise: Deviation of the noise on the actions that are taken.
+        loss: Loss of a TD error: half its square (mse), or with its slope clipped at 1 (huber).
+        max_grad_norm: Gradients longer than this are shortened to it; None leaves them.
+
     Raises:
         ConfigError: A value outside its range.
     """
 
     hidden: tuple[int, ...] = (256, 256)
-    """Widths of the hidden layers of policy and critic; images are convolved before them."""
     lr: float = 3e-4
-    """Step size of Adam at the first update, for policy and critic."""
     lr_end: float | None = None
-    """Step size that a straight line reaches behind the last planned update; None keeps `lr`."""
     tau: float = 0.005
-    """Part of the way the target networks move at every update."""
     exploration_noise: float = 0.1
-    """Deviation of the noise on the actions that are taken."""
     loss: LossKind = "mse"
-    """Loss of a TD error: half its square (mse), or with its slope clipped at 1 (huber)."""
     max_grad_norm: float | None = None
-    """Gradients longer than this are shortened to it; None leaves them."""
 
     def __post_init__(self) -> None:
         hold_to_types(self, "agent.")

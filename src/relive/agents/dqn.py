@@ -50,36 +50,40 @@ if TYPE_CHECKING:
 class DQNConfig:
     """Settings of DQN.
 
+    Attributes:
+        double: Let the online network pick the next action and the target network value it.
+        dueling: Split the value into that of the state and the advantage of the action.
+        hidden: Widths of the hidden layers; images are convolved before them.
+        lr: Step size of Adam at the first update.
+        lr_end: Step size that a straight line reaches behind the last planned update; None
+            keeps `lr`.
+        tau: Part of the way the target network moves towards the online one: 1 copies, less is
+            Polyak.
+        target_period: Updates between two moves of the target network.
+        loss: Loss of a TD error: its slope clipped at 1 (huber), or half its square (mse).
+        weight_on: Where the importance weight enters: outside the loss, or on the error inside it.
+        max_grad_norm: Gradients longer than this are shortened to it; None leaves them.
+        epsilon_start: Share of random actions at the first step.
+        epsilon_end: Share of random actions once exploration has come to its end.
+        epsilon_fraction: Part of the run over which epsilon falls from its start to its end.
+
     Raises:
         ConfigError: A value outside its range.
     """
 
     double: bool = True
-    """Let the online network pick the next action and the target network value it."""
     dueling: bool = False
-    """Split the value into that of the state and the advantage of the action."""
     hidden: tuple[int, ...] = (256, 256)
-    """Widths of the hidden layers; images are convolved before them."""
     lr: float = 1e-3
-    """Step size of Adam at the first update."""
     lr_end: float | None = None
-    """Step size that a straight line reaches behind the last planned update; None keeps `lr`."""
     tau: float = 1.0
-    """Part of the way the target network moves towards the online one: 1 copies, less is Polyak."""
     target_period: int = 500
-    """Updates between two moves of the target network."""
     loss: LossKind = "huber"
-    """Loss of a TD error: its slope clipped at 1 (huber), or half its square (mse)."""
     weight_on: WeightOn = "loss"
-    """Where the importance weight enters: outside the loss, or on the error inside it."""
     max_grad_norm: float | None = 10.0
-    """Gradients longer than this are shortened to it; None leaves them."""
     epsilon_start: float = 1.0
-    """Share of random actions at the first step."""
     epsilon_end: float = 0.05
-    """Share of random actions once exploration has come to its end."""
     epsilon_fraction: float = 0.2
-    """Part of the run over which epsilon falls from its start to its end."""
 
     def __post_init__(self) -> None:
         hold_to_types(self, "agent.")

@@ -43,7 +43,7 @@ def save_policy(agent: Agent, path: Path | str) -> None:
     weights = {name: value.clone() for name, value in agent.policy.state_dict().items()}
     unfinished = path.with_suffix(".part")
     # into a file of ours: the one that safetensors makes is its owner's alone, whatever the umask
-    unfinished.write_bytes(_safetensors().torch.save(weights, metadata))
+    unfinished.write_bytes(require_safetensors().torch.save(weights, metadata))
     unfinished.replace(path)
 
 
@@ -89,7 +89,7 @@ def load_policy(path: Path | str, device: torch.device | str = "cpu") -> Agent:
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
     """Metadata and weights."""
-    safetensors = _safetensors()
+    safetensors = require_safetensors()
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -98,7 +98,12 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
         raise InputError(f"{path} is not a safetensors file: {error}") from None
 
 
-def _safetensors() -> Any:
+def require_safetensors() -> Any:
+    """The package that a policy is written with.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
     try:
         import safetensors.torch
     except ImportError:

@@ -63,42 +63,47 @@ if TYPE_CHECKING:
 class SACConfig:
     """Settings of SAC.
 
+    Attributes:
+        hidden: Widths of the hidden layers of policy and critics; images are convolved before them.
+        lr: Step size of Adam at the first update, for policy, critics and temperature.
+        lr_end: Step size that a straight line reaches behind the last planned update; None
+            keeps `lr`.
+        tau: Part of the way the target critics move at every update.
+        policy_delay: Updates of the critics for one of the policy and of the temperature.
+        critics: Critics that learn apart.
+        target_critics: How many of them, chosen anew by chance, the target takes the smallest of;
+            None: all.
+        layer_norm: Normalise each row before a ReLU of the critics.
+        policy_value: What the policy climbs: the smallest critic, or the mean of them.
+        temperature: What a unit of entropy is worth, at first if `tune_temperature`.
+        tune_temperature: Let the temperature move so that the entropy of the policy stays near its
+            target.
+        target_entropy: That target, in nats, of actions in [-1, 1]; None: minus their dimensions.
+        entropy_backup: Count the entropy of the next action as a part of the target.
+        loss: Loss of a TD error: half its square (mse), or with its slope clipped at 1 (huber).
+        row_error: The error of a row: mean or max of its critics' |delta|.
+        max_grad_norm: Gradients longer than this are shortened to it; None leaves them.
+
     Raises:
         ConfigError: A value outside its range.
     """
 
     hidden: tuple[int, ...] = (256, 256)
-    """Widths of the hidden layers of policy and critics; images are convolved before them."""
     lr: float = 3e-4
-    """Step size of Adam at the first update, for policy, critics and temperature."""
     lr_end: float | None = None
-    """Step size that a straight line reaches behind the last planned update; None keeps `lr`."""
     tau: float = 0.005
-    """Part of the way the target critics move at every update."""
     policy_delay: int = 1
-    """Updates of the critics for one of the policy and of the temperature."""
     critics: int = 2
-    """Critics that learn apart."""
     target_critics: int | None = None
-    """How many of them, chosen anew by chance, the target takes the smallest of; None: all."""
     layer_norm: bool = False
-    """Normalise each row before a ReLU of the critics."""
     policy_value: Literal["min", "mean"] = "min"
-    """What the policy climbs: the smallest critic, or the mean of them."""
     temperature: float = 1.0
-    """What a unit of entropy is worth, at first if `tune_temperature`."""
     tune_temperature: bool = True
-    """Let the temperature move so that the entropy of the policy stays near its target."""
     target_entropy: float | None = None
-    """That target, in nats, of actions in [-1, 1]; None: minus their dimensions."""
     entropy_backup: bool = True
-    """Count the entropy of the next action as a part of the target."""
     loss: LossKind = "mse"
-    """Loss of a TD error: half its square (mse), or with its slope clipped at 1 (huber)."""
     row_error: RowError = "mean"
-    """The error of a row: mean or max of its critics' |delta|."""
     max_grad_norm: float | None = None
-    """Gradients longer than this are shortened to it; None leaves them."""
 
     def __post_init__(self) -> None:
         hold_to_types(self, "agent.")

@@ -61,32 +61,35 @@ NUM_CRITICS = 2
 class TD3Config:
     """Settings of TD3; noise is measured in halves of the range of an action.
 
+    Attributes:
+        hidden: Widths of the hidden layers of policy and critics; images are convolved before them.
+        lr: Step size of Adam at the first update, for policy and critics.
+        lr_end: Step size that a straight line reaches behind the last planned update; None
+            keeps `lr`.
+        tau: Part of the way the target networks move with every step of the policy.
+        policy_delay: Updates of the critics for one of the policy and of the target networks.
+        target_noise: Deviation of the noise on the target's actions.
+        target_noise_clip: The largest such noise.
+        exploration_noise: Deviation of the noise on the actions that are taken.
+        loss: Loss of a TD error: half its square (mse), or with its slope clipped at 1 (huber).
+        row_error: The error of a row: mean or max of its critics' |delta|.
+        max_grad_norm: Gradients longer than this are shortened to it; None leaves them.
+
     Raises:
         ConfigError: A value outside its range.
     """
 
     hidden: tuple[int, ...] = (256, 256)
-    """Widths of the hidden layers of policy and critics; images are convolved before them."""
     lr: float = 3e-4
-    """Step size of Adam at the first update, for policy and critics."""
     lr_end: float | None = None
-    """Step size that a straight line reaches behind the last planned update; None keeps `lr`."""
     tau: float = 0.005
-    """Part of the way the target networks move with every step of the policy."""
     policy_delay: int = 2
-    """Updates of the critics for one of the policy and of the target networks."""
     target_noise: float = 0.2
-    """Deviation of the noise on the target's actions."""
     target_noise_clip: float = 0.5
-    """The largest such noise."""
     exploration_noise: float = 0.1
-    """Deviation of the noise on the actions that are taken."""
     loss: LossKind = "mse"
-    """Loss of a TD error: half its square (mse), or with its slope clipped at 1 (huber)."""
     row_error: RowError = "mean"
-    """The error of a row: mean or max of its critics' |delta|."""
     max_grad_norm: float | None = None
-    """Gradients longer than this are shortened to it; None leaves them."""
 
     def __post_init__(self) -> None:
         hold_to_types(self, "agent.")

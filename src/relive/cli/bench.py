@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,10 +30,11 @@ VERDICTS = {True: "[green]met[/green]", False: "[bold red]missed[/bold red]", No
 class BenchOptions:
     """Measure the buffer beside other libraries: time a call, ratios, targets.
 
-    Every operation is checked before it is timed. Other libraries run in environments of their own;
-    those that are not there are left out.
+    Every operation is checked before it is timed.
 
-    Exit status 1 means that an operation of ours was not right, or could not be measured.
+    Other libraries run in environments of their own; those not there are left out.
+
+    Exit status 1: an operation of ours was not right, or could not be measured.
     """
 
     workload: tuple[Literal["W1", "W2", "W3", "W4", "start"], ...] = ("W1", "W2", "W3", "W4")
@@ -63,6 +65,8 @@ class BenchOptions:
 def run(words: Sequence[str]) -> int:
     """Runs the command; the words are those behind `relive bench`."""
     options = parse(BenchOptions, words, command="relive bench")
+    if options.chart is not None:
+        import_module("relive.bench.chart")  # what it needs is missed before minutes of measuring
     result = measure(options)
     show(result, quick=options.quick)
     if options.save is not None:

@@ -25,7 +25,7 @@ MARKS = {True: "[green]ok[/]", False: "[bold red]FAILED[/]", None: "[yellow]not 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorOptions:
-    """Tell what this machine offers, test the buffer on it, and measure it beside the memory.
+    """Tell what this machine offers, test the buffer on it, and measure it.
 
     Exit status 1 means that a self-test failed.
     """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """Write the policy of a run as a program of torch.export, which runs without relive."""
+    """Write the policy of a run as a program of torch.export, to run without relive."""
 
     run: RunPath
     """The run directory, as `relive train` printed it."""

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from relive.closest import unknown
-from relive.errors import ConfigError, ReliveError
+from relive.errors import ConfigError, MissingExtraError, ReliveError
 from relive.terminal.output import write_nowhere
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ commands:
 {"".join(f"  {name:8}{what}" + chr(10) for name, what in COMMANDS.items())}
 `relive COMMAND --help` lists the options of a command; `relive --version` tells the version.
 """
+NEEDED = ("tyro", "rich")  # by every command
 WRONG_INPUT = 2
 NO_READER = 1
 INTERRUPTED = 130  # what a shell reports for a program that was ended by Ctrl-C
@@ -94,5 +95,11 @@ def _run(words: list[str]) -> int:
         raise ConfigError(unknown("command", command, COMMANDS, most=len(COMMANDS)))
     if "" not in sys.path:  # --env module:id names a module of the user's, as `python -m` finds it
         sys.path.append("")
-    status: int = import_module(f"relive.cli.{command}").run(rest)
+    try:
+        module = import_module(f"relive.cli.{command}")
+    except ModuleNotFoundError as error:
+        if (package := (error.name or "").partition(".")[0]) not in NEEDED:
+            raise
+        raise MissingExtraError(package, extra="train") from None
+    status: int = module.run(rest)
     return status

@@ -13,15 +13,12 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from relive.closest import unknown
-from relive.errors import ConfigError, MissingExtraError
-from relive.report.read import RUNS, runs_in
+import tyro
+from rich.console import Console
 
-try:
-    import tyro
-    from rich.console import Console
-except ImportError as error:
-    raise MissingExtraError("tyro or rich", extra="train") from error
+from relive.closest import unknown
+from relive.errors import ConfigError
+from relive.report.read import RUNS, runs_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,7 +55,8 @@ def parse(
     """Reads the options of a command.
 
     Args:
-        settings: A dataclass; its fields are the options, the text below a field is its help.
+        settings: A dataclass; its fields are the options, what its docstring or the text below a
+            field says of one is the help.
         words: The words of the command line behind the command.
         command: The command as the user types it.
         about: What `--help` says first; None takes the docstring of the dataclass.

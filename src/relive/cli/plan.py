@@ -37,7 +37,7 @@ DOES_NOT_FIT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """Tell how much memory a replay buffer will need, and what fits; allocates nothing.
+    """Tell how much memory a buffer will need, and what fits; allocates nothing.
 
     The rows are those of an environment (--env), or given by --obs and --action.
 

@@ -29,27 +29,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOptions:
-    """Play episodes and write them as a dataset of Minari, to train from or to share."""
+    """Play episodes and write them as a dataset of Minari, to train from or to share.
+
+    Attributes:
+        out: Where to; in the folder MINARI_DATASETS_PATH names, (FOLDER/)NAME-vN, as Minari finds
+            it.
+        policy: A run directory: its policy plays, greedily.
+        env: Its environment with the module that registers it, module:Id, where the run names none.
+        expert: Or a scripted policy, in the environment of its name: mountain-car-continuous,
+            mountain-car, lunar-lander or lunar-lander-continuous.
+        episodes: How many.
+        seed: Of the episodes; the same seed records the same.
+        format: Of the files.
+        overwrite: Replace a dataset that is there.
+        threads: Threads of PyTorch.
+    """
 
     out: Path
-    """Where to; below the folder MINARI_DATASETS_PATH names, Minari finds it by name."""
     policy: Path | None = None
-    """A run directory: its policy plays, greedily."""
     env: str | None = None
-    """Its environment with the module that registers it, module:Id, where the run names none."""
     expert: str | None = None
-    """Or a scripted policy, in the environment of its name: mountain-car-continuous, mountain-car,
-    lunar-lander or lunar-lander-continuous."""
     episodes: int = 10
-    """How many."""
     seed: int = 0
-    """Of the episodes; the same seed records the same."""
     format: Literal["hdf5", "arrow"] = "hdf5"
-    """Of the files."""
     overwrite: bool = False
-    """Replace a dataset that is there."""
     threads: int = 1
-    """Threads of PyTorch."""
 
     def __post_init__(self) -> None:
         """Checks the counts, and that it is said who plays."""
@@ -69,7 +73,7 @@ class RecordOptions:
 def run(words: Sequence[str]) -> int:
     """Runs the command; the words are those behind `relive record`."""
     options = parse(RecordOptions, words, command="relive record")
-    require_writable(options.out, overwrite=options.overwrite)
+    require_writable(options.out, data_format=options.format, overwrite=options.overwrite)
     env_id, player, act = _player(options)
     made: Any = make_env(env_id)
     with closing(made) as env, cpu_settings(options.threads):

@@ -16,10 +16,11 @@ from relive.cli.options import MISSING, parse, value_of, without
 from relive.closest import unknown
 from relive.envs import make_env
 from relive.errors import ConfigError, MissingExtraError, ReliveError
+from relive.runs import resume_command
 from relive.training import TensorBoard, TrainConfig, preset, resume
 from relive.training import run as run_training
 from relive.training.algorithms import actions_of
-from relive.training.checkpoint import require_same, resume_command
+from relive.training.checkpoint import require_same
 from relive.training.config import SETTINGS_OF_SAMPLER, SETTINGS_OF_WINDOW
 from relive.training.console import Console
 from relive.training.presets import RECIPES, Recipe

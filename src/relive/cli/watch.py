@@ -16,6 +16,7 @@ from relive.errors import ConfigError, InputError
 from relive.report.follow import Follower, is_written_to, newest_run
 from relive.report.read import RUNS, no_run, runs_in
 from relive.report.standing import Standing
+from relive.runs import is_saved, resume_command
 from relive.storage.writer_lock import is_held
 from relive.terminal.pieces import cells, line_of
 
@@ -31,7 +32,7 @@ QUIET_RECORDS = 10  # as often as records of progress come
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOptions:
-    """Show how a run is going, live, while another process trains; reads its run directory only.
+    """Show how a run is going while another process trains it; only reads.
 
     Ends when the run has ended; Ctrl-C leaves, and the run goes on.
     """
@@ -93,6 +94,7 @@ class Watcher:
         while self._look():
             pass
         self._out.print(self._view())
+        self._say_how_to_go_on()
 
     def follow(self, every: float) -> None:
         """Shows the run until it has ended.
@@ -104,9 +106,13 @@ class Watcher:
             InputError: The directory holds runs and is none, or something in it is wrong.
         """
         self._say_what_is_waited_for()
-        if not self._out.is_terminal:
+        if self._out.is_terminal:
+            self._follow_live(every)
+        else:
             self._follow_in_lines(every)
-            return
+        self._say_how_to_go_on()
+
+    def _follow_live(self, every: float) -> None:
         with Live(self._view(), console=self._out, auto_refresh=False, transient=False) as live:
             while True:
                 more = self._look()
@@ -126,6 +132,12 @@ class Watcher:
         others = runs_in(path.parent) or runs_in(RUNS)
         words = f"waiting for a run to begin in {path} (Ctrl-C leaves){others}"
         self._out.print(words, markup=False, soft_wrap=True)
+
+    def _say_how_to_go_on(self) -> None:
+        """Where a run has broken off and was saved."""
+        path = self._follower.path
+        if self._state().is_broken_off and is_saved(path):
+            self._out.print(f"go on   {resume_command(path)}", markup=False, soft_wrap=True)
 
     def _follow_in_lines(self, every: float) -> None:
         while True:

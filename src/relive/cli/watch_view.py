@@ -53,10 +53,11 @@ BESIDE = 76  # columns from which two of them stand side by side
 
 
 class State(NamedTuple):
-    """What a run is doing: in a word or two, and how it is coloured."""
+    """What a run is doing: in a word or two, how it is coloured, and whether it has broken off."""
 
     words: str
     style: str
+    is_broken_off: bool = False
 
 
 def state_of(
@@ -72,15 +73,15 @@ def state_of(
     """
     if standing.ended is not None:
         if (error := standing.ended.get("error")) is not None:
-            return State(f"failed: {error}", "red")
-        interrupted = standing.ended.get("interrupted")
-        return State("interrupted", "yellow") if interrupted else State("finished", "green")
+            return State(f"failed: {error}", "red", is_broken_off=True)
+        if standing.ended.get("interrupted"):
+            return State("interrupted", "yellow", is_broken_off=True)
+        return State("finished", "green")
     if quiet is None:
         return State("waiting: nothing has been written yet", "yellow")
     if written_to is False:
-        return State(
-            f"killed? nothing for {duration(quiet)}, and no process here writes to it", "red"
-        )
+        words = f"killed? nothing for {duration(quiet)}, and no process here writes to it"
+        return State(words, "red", is_broken_off=True)
     if not is_long:
         return State("running", "green")
     return State(f"seems stalled: nothing for {duration(quiet)}", "yellow")

@@ -38,6 +38,11 @@ def table_of(path: Path) -> Any:
     return table
 
 
+def num_rows(path: Path) -> int:
+    """Rows of a Parquet file, as its end tells."""
+    return int(_pyarrow().parquet.read_metadata(path).num_rows)
+
+
 def column(table: Any, name: str) -> Any:
     """A column as one array.
 

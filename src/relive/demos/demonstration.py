@@ -48,7 +48,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Demonstration:
-    """One episode of a file: NumPy arrays with a leading axis T, and what is known of it.
+    """One episode, of a file say: NumPy arrays with a leading axis T, and what is known of it.
 
     Attributes:
         name: Of the episode in its file.
@@ -152,7 +152,7 @@ def demonstration(
                 )
             keep = steps - (last_step == "drop")
         later = np.minimum(np.arange(1, steps + 1), steps - 1)
-        next_obs = _each(obs, lambda values: values[later])
+        next_obs = each(obs, lambda values: values[later])
     return Demonstration(
         name=name,
         obs=part(obs, 0, keep),
@@ -216,7 +216,7 @@ def ends_of(
 
 def part(values: Any, start: int, stop: int) -> Any:
     """Some of the steps of a field, views where arrays are."""
-    return _each(values, lambda array: array[start:stop])
+    return each(values, lambda array: array[start:stop])
 
 
 def wanted(keys: frozenset[str] | None, dotted: str) -> bool:
@@ -231,9 +231,10 @@ def lengths(values: Any) -> set[int]:
     return {len(values) if np.ndim(values) else -1}
 
 
-def _each(values: Any, change: Any) -> Any:
+def each(values: Any, change: Any) -> Any:
+    """A field with every array of it changed."""
     if isinstance(values, dict):
-        return {key: _each(entry, change) for key, entry in values.items()}
+        return {key: each(entry, change) for key, entry in values.items()}
     return change(values)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from relive.demos import hdf5, minari
 from relive.demos.demonstration import DoneMeans, LastStep, Options, reading
@@ -16,6 +16,8 @@ from relive.errors import ConfigError, InputError, UnsupportedError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
+
+    from minari import MinariDataset
 
     from relive.demos.demonstration import Demonstration
 
@@ -46,7 +48,7 @@ MAGIC_OF_PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"\x93NU
 
 
 def read(
-    path: str | Path,
+    path: str | Path | MinariDataset,
     *,
     format: FormatName | None = None,
     keys: Collection[str] | None = None,
@@ -58,7 +60,9 @@ def read(
     Nothing in it can run code: of Python objects, pickles among them, nothing is ever read.
 
     Args:
-        path: Of a Minari or LeRobot dataset (a folder), or of an HDF5 file.
+        path: Of a Minari or LeRobot dataset (a folder), or of an HDF5 file. Or a name that
+            `minari.load_dataset` takes, of a dataset that is in Minari's folder; or what it
+            returns.
         format: Its format; None finds out.
         keys: Of dict observations, the dotted names of those to read; None for all.
         last_step: What to do with the last step of an episode of which the file does not say what
@@ -76,10 +80,7 @@ def read(
         UnsupportedError: A pickle, or a file of another kind that may hold one.
         ConfigError: A word that is no choice, or an option that the format does not leave open.
     """
-    try:
-        place = Path(path)
-    except TypeError:
-        raise InputError(f"path is the name of a file or folder; given {shown(path)}") from None
+    place = located(path)
     options = Options(
         keys=None if keys is None else frozenset(keys), last_step=last_step, done_means=done_means
     )
@@ -100,18 +101,46 @@ def _read(
         yield from episodes(path, options)
 
 
+def located(path: Any) -> Path:
+    """Where the file or folder is; what is not there by that name may be in Minari's folder.
+
+    Raises:
+        InputError: Nothing is there, no path, or a part of a dataset.
+    """
+    if is_minari(path):
+        if len(path) != path.storage.total_episodes:
+            raise InputError(
+                f"{path.storage.data_path} is read whole, and only {len(path)} of its episodes are "
+                "given; choose some by where and limit of load"
+            )
+        path = path.storage.data_path
+    try:
+        place = Path(path)
+    except TypeError:
+        raise InputError(f"path is the name of a file or folder; given {shown(path)}") from None
+    if place.exists():
+        return place
+    if (named := minari.datasets_folder() / place).exists():
+        return named
+    known = "" if named == place else f", nor a dataset {named} of Minari"
+    raise InputError(f"there is no file or folder {place} to read demonstrations from{known}")
+
+
+def is_minari(given: Any) -> bool:
+    """Whether something is a `MinariDataset`; the package is not needed to see it."""
+    return hasattr(getattr(given, "storage", None), "data_path")
+
+
 def found(path: Path, given: FormatName | None = None) -> FormatName:
     """The format of a path, which is `given` if that is not None.
 
     Raises:
         ConfigError: There is no format of that name.
-        InputError: Nothing is there, or nothing that is known.
+        InputError: It is nothing that is known.
         UnsupportedError: A file that may hold a pickle.
     """
     if given is not None and given not in get_args(FormatName):
         raise ConfigError(f"format is {', '.join(FORMATS)}, or None to find out; given {given!r}")
-    if not path.exists():
-        raise InputError(f"there is no file or folder {path} to read demonstrations from")
     if path.is_dir():
         there = _of_folder(path)
     else:

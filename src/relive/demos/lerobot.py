@@ -12,6 +12,7 @@ termination from truncation.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,13 +59,14 @@ def episodes(path: Path, options: Options) -> Iterator[Demonstration]:
     index = _index(path, info)
     table, frames, held = None, np.empty(0), ""
     for number, length, chunk, file in index:
-        name, place = f"episode {number}", f"data/chunk-{chunk:03d}/file-{file:03d}.parquet"
+        name, place = f"episode {number}", _place(chunk, file)
         with reading(f"{name}, {place}"):
             if held != place:
                 table, held = arrow.table_of(path / place), place
                 frames = arrow.array(arrow.column(table, "episode_index"), "episode_index")
             found = _episode(name, _rows(table, frames, number, length), features, names, options)
         yield found
+    _require_no_more(path, index)
 
 
 def _observations(features: dict[str, Any], options: Options) -> list[str]:
@@ -92,13 +94,13 @@ def _index(path: Path, info: dict[str, Any]) -> list[tuple[int, ...]]:
     """Number, length, chunk and file of each episode.
 
     Raises:
-        CorruptError: They are not all that the dataset says it has.
+        CorruptError: They are not all that the dataset says it has, each once.
     """
     found: list[tuple[int, ...]] = []
     for file in sorted((path / "meta" / "episodes").glob("chunk-*/file-*.parquet")):
         with reading(file.relative_to(path).as_posix()):
             table = arrow.table_of(file)
-            columns = [arrow.array(arrow.column(table, name), name) for name in INDEX]
+            columns = [_whole_numbers(table, name) for name in INDEX]
             found += [tuple(map(int, row)) for row in zip(*columns, strict=True)]
     found.sort()
     for what, there in (
@@ -107,7 +109,36 @@ def _index(path: Path, info: dict[str, Any]) -> list[tuple[int, ...]]:
     ):
         if (told := info.get(what)) != there:
             raise CorruptError(f"{INFO} says {what} {told}, meta/episodes {there}")
+    for expected, (number, *_) in enumerate(found):
+        if number != expected:
+            raise CorruptError(
+                f"meta/episodes has episode {number} where {expected} should be: each is there once"
+            )
     return found
+
+
+def _whole_numbers(table: Any, name: str) -> NDArray[Any]:
+    found = arrow.array(arrow.column(table, name), name)
+    if found.dtype.kind not in "iu" or found.ndim != 1:
+        raise CorruptError(
+            f"{name} has {found.dtype} of shape {found.shape}, expected a whole number an episode"
+        )
+    return found
+
+
+def _place(chunk: int, file: int) -> str:
+    return f"data/chunk-{chunk:03d}/file-{file:03d}.parquet"
+
+
+def _require_no_more(path: Path, index: list[tuple[int, ...]]) -> None:
+    """Refuse frames that belong to no episode."""
+    told: Counter[str] = Counter()
+    for _, length, chunk, number in index:
+        told[_place(chunk, number)] += length
+    for file in sorted((path / "data").glob("chunk-*/file-*.parquet")):
+        with reading(place := file.relative_to(path).as_posix()):
+            if (there := arrow.num_rows(file)) != told[place]:
+                raise CorruptError(f"{there} frames, but meta/episodes {told[place]}")
 
 
 def _rows(table: Any, frames: NDArray[Any], number: int, length: int) -> Any:

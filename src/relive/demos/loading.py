@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from relive.demos.demonstration import Demonstration, DoneMeans, LastStep, part, reading
-from relive.demos.formats import FormatName, found, read
+from relive.demos.formats import FormatName, found, is_minari, located, read
+from relive.demos.given import given_episodes
 from relive.demos.soundness import require_finite_return, require_sound
 from relive.errors import ConfigError, InputError, shown
 from relive.gpu.capture import require_no_capture
@@ -20,7 +22,9 @@ from relive.writing.packer import whole_batch
 from relive.writing.stream import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from minari import MinariDataset
 
     from relive.buffer import ReplayBuffer
 
@@ -83,7 +87,7 @@ class Loaded:
     """What came into a buffer.
 
     Attributes:
-        path: Where from.
+        path: Where from; None of episodes that were given.
         format: Of it.
         episodes: Episodes that were written.
         rows: Rows that they are, one a step.
@@ -94,8 +98,8 @@ class Loaded:
         env: Id of the environment they were recorded in, if the file tells.
     """
 
-    path: Path
-    format: FormatName
+    path: Path | None
+    format: FormatName | None
     episodes: int
     rows: int
     returns: tuple[float, ...]
@@ -107,7 +111,7 @@ class Loaded:
 
 def load(
     buffer: ReplayBuffer,
-    path: str | Path,
+    source: str | Path | MinariDataset | Iterable[Demonstration | Mapping[str, Any]],
     *,
     where: Callable[[Demonstration], bool] | None = None,
     limit: int | None = None,
@@ -119,7 +123,7 @@ def load(
     done_means: DoneMeans | None = None,
     action_bounds: tuple[Any, Any] | None = None,
 ) -> Loaded:
-    """Write the episodes of a file into an empty buffer and pin them.
+    """Write episodes, of a file say, into an empty buffer and pin them.
 
     Each is given to `extend` as a stream of its own, so n-step returns are folded as the buffer
     folds them and none runs into the next. Of dict observations only what the buffer has is read.
@@ -127,7 +131,10 @@ def load(
 
     Args:
         buffer: Without rows, unless `pin` is False.
-        path: As in `read`.
+        source: A path or dataset, as in `read`. Or the episodes themselves: each a `Demonstration`,
+            or a dict of the arrays that `ReplayBuffer.extend` takes. Instead of `next_obs`, `obs`
+            may have one more, the last; `truncated` may be left out; `success seed env` may be
+            there, as in `Demonstration`.
         where: A `Filter`, or any function of a `Demonstration`; None takes all.
         limit: At most so many episodes, the first that pass; those behind them are not read.
         pin: Call `pin_demonstrations`. Without, several files can be loaded one after the other;
@@ -152,15 +159,14 @@ def load(
             of these cases.
     """
     _check(buffer, where, limit)
-    episodes = read(
-        path, format=format, keys=_keys(buffer), last_step=last_step, done_means=done_means
-    )
-    place, skipped = Path(path), 0
+    options = {"format": format, "last_step": last_step, "done_means": done_means}
+    place, episodes = _opened(source, _keys(buffer), options)
+    whose, skipped = "" if place is None else f"{place}: ", 0
     chosen: list[Demonstration] = []
     while len(chosen) != limit and (episode := next(episodes, None)) is not None:
-        if len(episode) and (where is None or _passes(where, episode, place)):
+        if len(episode) and (where is None or _passes(where, episode, whose)):
             recorded = "" if episode.env is None else f", recorded in {episode.env}"
-            with reading(f"{place}: {episode.name}{recorded}"):
+            with reading(f"{whose}{episode.name}{recorded}"):
                 fitted = _fitted(buffer, episode)
                 require_sound(fitted, action_bounds)
                 chosen.append(fitted)
@@ -168,7 +174,7 @@ def load(
             skipped += 1
     if not chosen:
         what = f"none of its {skipped} episodes passes" if skipped else "no episodes in it"
-        raise InputError(f"{place}: {what}")
+        raise InputError(whose + what)
     rows = sum(map(len, chosen))
     with buffer._lock:
         _require_room(buffer, rows, pin, reserve, batch_size)
@@ -179,7 +185,7 @@ def load(
             buffer.pin_demonstrations(rows, batch_size=batch_size, reserve=reserve)
     return Loaded(
         path=place,
-        format=found(place),
+        format=None if place is None else found(place),
         episodes=len(chosen),
         rows=rows,
         returns=tuple(episode.episode_return for episode in chosen),
@@ -202,6 +208,19 @@ def _check(buffer: Any, where: Any, limit: Any) -> None:
         raise InputError(f"limit is a whole number >= 1, or None; given {shown(limit)}")
 
 
+def _opened(
+    source: Any, keys: list[str] | None, options: dict[str, Any]
+) -> tuple[Path | None, Iterator[Demonstration]]:
+    """Where episodes come from, None if they are given, and the episodes."""
+    if isinstance(source, str | PathLike) or is_minari(source):
+        place = located(source)
+        return place, read(place, keys=keys, **options)
+    for name, value in options.items():
+        if value is not None:
+            raise ConfigError(f"{name} {value!r} does nothing with episodes that are given")
+    return None, given_episodes(source)
+
+
 def _keys(buffer: ReplayBuffer) -> list[str] | None:
     """Dotted names of the observations that the buffer has; None where they are no dict."""
     if isinstance(buffer._home.layout.tree["obs"], str):
@@ -210,11 +229,11 @@ def _keys(buffer: ReplayBuffer) -> list[str] | None:
     return [name.removeprefix("obs.") for name in names]
 
 
-def _passes(where: Callable[[Demonstration], bool], episode: Demonstration, path: Path) -> bool:
+def _passes(where: Callable[[Demonstration], bool], episode: Demonstration, whose: str) -> bool:
     try:
         return bool(where(episode))
     except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+        raise InputError(f"{whose}{error}") from None
 
 
 def _fitted(buffer: ReplayBuffer, episode: Demonstration) -> Demonstration:

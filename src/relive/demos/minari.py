@@ -12,6 +12,8 @@ T  steps of an episode
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,13 +32,17 @@ from relive.errors import CorruptError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
 METADATA, MAIN = "metadata.json", "main_data.hdf5"
 SUCCESS = ("success", "is_success", "goal_achieved")  # names in infos
 SMALLEST_PICTURE = 32
+
+
+def datasets_folder() -> Path:
+    """Where Minari keeps datasets and finds them by name."""
+    return Path(os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets")
 
 
 def folder_of(path: Path) -> Path | None:
@@ -50,7 +56,8 @@ def folder_of(path: Path) -> Path | None:
 def episodes(path: Path, options: Options) -> Iterator[Demonstration]:
     """The episodes, in order; `path` is the dataset, its folder `data`, or an HDF5 file."""
     if path.is_file():
-        yield from _from_hdf5(path, _metadata_of(path), options)
+        metadata = _metadata_of(path)
+        yield from _counted(_from_hdf5(path, metadata, options), metadata)
         return
     folder = folder_of(path)
     if folder is None:
@@ -60,9 +67,21 @@ def episodes(path: Path, options: Options) -> Iterator[Demonstration]:
     if kind not in ("hdf5", "arrow", "parquet"):
         raise UnsupportedError(f"data_format {kind!r} is not read; hdf5, arrow and parquet are")
     if kind == "hdf5":
-        yield from _from_hdf5(folder / MAIN, metadata, options)
+        found = _from_hdf5(folder / MAIN, metadata, options)
     else:
-        yield from _from_tables(folder, kind, metadata, options)
+        found = _from_tables(folder, kind, metadata, options)
+    yield from _counted(found, metadata)
+
+
+def _counted(found: Iterator[Demonstration], metadata: dict[str, Any]) -> Iterator[Demonstration]:
+    """The episodes, and once all have been read, whether they have as many steps as is told."""
+    steps = 0
+    for episode in found:
+        steps += len(episode)
+        yield episode
+    told = metadata.get("total_steps")
+    if told is not None and _whole(told) != steps:
+        raise CorruptError(f"{steps} steps, but {METADATA} has total_steps {told}")
 
 
 def _metadata_in(folder: Path) -> dict[str, Any]:

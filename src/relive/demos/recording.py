@@ -7,25 +7,30 @@ from __future__ import annotations
 
 import re
 import shutil
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from relive.demos.given import given_episodes
+from relive.demos.minari import datasets_folder
 from relive.errors import ConfigError, InputError, MissingExtraError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from relive.demos.demonstration import Demonstration
 
 DataFormat = Literal["hdf5", "arrow"]
 DATA = "data"  # the folder that Minari opens
+PACKAGES: dict[DataFormat, str] = {"hdf5": "h5py", "arrow": "pyarrow"}
+DATASET_ID = re.compile(r"([-\w][-\w/]*[-\w]/)?[-\w]+-v\d+")
 
 
 def write_minari(
     path: str | Path,
-    episodes: Iterable[Demonstration],
+    episodes: Iterable[Demonstration | Mapping[str, Any]],
     env: Any,
     *,
     data_format: DataFormat = "hdf5",
@@ -36,8 +41,10 @@ def write_minari(
 
     Args:
         path: Of the dataset. `minari.MinariDataset(path / "data")` opens it; below the folder that
-            `MINARI_DATASETS_PATH` names, `minari.load_dataset` does.
-        episodes: At least one, each of steps that follow one another.
+            `MINARI_DATASETS_PATH` names, `minari.load_dataset` does, by the way from there. That
+            is (FOLDER/)NAME-vN then.
+        episodes: At least one, each of steps that follow one another; dicts of arrays too, as in
+            `load`.
         env: The Gymnasium environment that they are from, for its spaces and its specification.
         data_format: Of the files.
         overwrite: Replace a dataset that is there; anything else is never replaced.
@@ -45,15 +52,15 @@ def write_minari(
 
     Raises:
         ConfigError: No such format.
-        InputError: Something is there already; no episodes, or one with gaps; nothing has been
-            written then.
-        MissingExtraError: Minari is not installed.
+        InputError: Something is there already; a name that Minari would not list; no episodes, or
+            one with gaps; nothing has been written then.
+        MissingExtraError: Minari, or what it writes the format with, is not installed.
     """
     if data_format not in get_args(DataFormat):
         raise ConfigError(f"data_format is hdf5 or arrow; given {data_format!r}")
-    minari, place = _minari(), Path(path).absolute()  # it joins paths that are relative twice
-    require_writable(place, overwrite=overwrite)
-    all_episodes = list(episodes)
+    minari, place = _minari(data_format), Path(path).absolute()  # it joins relative paths twice
+    require_writable(place, data_format=data_format, overwrite=overwrite)
+    all_episodes = list(given_episodes(episodes))
     if not all_episodes:
         raise InputError(f"there are no episodes to write to {place}")
     buffers = [_buffer(minari, number, ep) for number, ep in enumerate(all_episodes)]
@@ -91,14 +98,15 @@ def _portable(spec: Any) -> Any:
     return spec
 
 
-def require_writable(path: Path, *, overwrite: bool) -> None:
-    """Refuse a place where something is, but for a dataset that may be replaced.
+def require_writable(path: Path, *, data_format: DataFormat, overwrite: bool) -> None:
+    """Refuse a place where something is, but for a dataset that may be replaced, and a wrong name.
 
     Raises:
         InputError: Says what to do.
-        MissingExtraError: Minari is not installed.
+        MissingExtraError: Minari, or what it writes the format with, is not installed.
     """
-    _minari()
+    _minari(data_format)
+    dataset_id(path)
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not (path / DATA / "metadata.json").is_file():
@@ -111,23 +119,43 @@ def require_writable(path: Path, *, overwrite: bool) -> None:
 
 
 def dataset_id(path: Path) -> str:
-    """A name that Minari takes, of a letter, digits and a version.
+    """What Minari calls the dataset in a folder.
+
+    Below the folder of Minari it is the way from there, as Minari finds it. One name that it does
+    not take, and it lists no dataset at all.
+
+    Raises:
+        InputError: It would be no name, (FOLDER/)NAME-vN.
 
     >>> dataset_id(Path("demos/mountain car"))
     'mountain-car-v0'
     >>> dataset_id(Path("demos/door-v2"))
     'door-v2'
     """
-    name = re.sub(r"[^-\w]+", "-", path.absolute().name).strip("-") or "demonstrations"
-    return name if re.search(r"-v\d+$", name) else f"{name}-v0"
+    place, folder = path.resolve(), datasets_folder().resolve()
+    name = re.sub(r"[^-\w]+", "-", place.name).strip("-") or "demonstrations"
+    name = name if re.search(r"-v\d+$", name) else f"{name}-v0"
+    if not place.is_relative_to(folder):
+        return name
+    found = place.relative_to(folder)
+    if DATASET_ID.fullmatch(found.as_posix()) is None or DATA in found.parts:
+        raise InputError(
+            f"{path} is below {folder}, where Minari finds datasets called NAME-vN, of letters, "
+            f"digits, - and _, perhaps in a folder of two letters or more (not {DATA}); "
+            f"name it {name}, or write it elsewhere"
+        )
+    return found.as_posix()
 
 
-def _minari() -> Any:
+def _minari(data_format: DataFormat) -> Any:
     try:
         import minari
         import minari.dataset.minari_storage
-    except ImportError:
-        raise MissingExtraError("minari", extra="record") from None
+
+        for package in (PACKAGES[data_format], "PIL"):  # which Minari asks for once it writes
+            import_module(package)
+    except ImportError as error:
+        raise MissingExtraError(error.name or "minari", extra="record") from None
     return minari
 
 

@@ -6,6 +6,8 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from relive.closest import likeness
 from relive.envs.torch_native import TorchEnv, make_torch_env
 from relive.envs.torch_native.make import torch_id
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     import torch
     from gymnasium import Env
     from gymnasium.vector import SyncVectorEnv
+    from numpy.typing import NDArray
 
 ALIKE = 0.7  # ids end alike, so what may be meant is more alike than other words
 PLUGINS = {"MinAtar/": ("minatar.gym", "minatar"), "ALE/": ("ale_py", "ale-py")}
@@ -109,6 +112,18 @@ def _require_id(env_id: object) -> None:
             f"env is the id of an environment; given {shown(env_id)}: register it with "
             "gymnasium.register, in a module of yours, and name it module:Id-v0"
         )
+
+
+def picture_of(env: Any) -> NDArray[Any]:
+    """What an environment that was made with `pictures` shows now.
+
+    Raises:
+        ConfigError: A package that it paints with is missing.
+    """
+    try:
+        return np.asarray(env.render())
+    except _gymnasium().error.DependencyNotInstalled as error:
+        raise ConfigError(f"there are no pictures: {error}") from None
 
 
 def fields_in(env: Any) -> dict[str, Any]:

@@ -38,13 +38,21 @@ Owner = TypeVar("Owner", bound=OnDevice)
 
 
 def is_captured(device: torch.device) -> bool:
-    """Whether what is launched on a device now is taken down for a CUDA graph."""
-    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    """Whether what is launched on a device now is taken down for a CUDA graph.
+
+    That is told by the stream which is current there, whichever device is.
+    """
+    if device.type != "cuda":
+        return False
+    if device.index in (None, torch.cuda.current_device()):
+        return torch.cuda.is_current_stream_capturing()
+    with torch.cuda.device(device):  # torch asks about the current one only
+        return torch.cuda.is_current_stream_capturing()
 
 
-def refuse_capture() -> None:
-    """Raise UnsupportedError if the current stream is being captured in a CUDA graph."""
-    if torch.cuda.is_current_stream_capturing():
+def refuse_capture(device: torch.device) -> None:
+    """Raise UnsupportedError if what is launched on a device now is captured in a CUDA graph."""
+    if is_captured(device):
         raise UnsupportedError(
             "what goes through the host cannot be captured in a CUDA graph, since a replay would "
             "move the same memory again; pass tensors that are on the device, or make this call "

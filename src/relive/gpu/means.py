@@ -64,7 +64,7 @@ class MetricMeans:
             was added stays, for the next.
 
         Raises:
-            UnsupportedError: the current stream is being captured.
+            UnsupportedError: the current stream of their device is being captured.
         """
         if self._sums is None:
             return False

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from contextlib import suppress
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from relive.errors import ConfigError, InputError
-from relive.gpu.capture import refuse_capture
+from relive.gpu.capture import is_captured, refuse_capture
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MOST = 4  # copies under way: the host is as far ahead of the device as it is ever worth
 
@@ -58,11 +61,12 @@ class Slots:
 
     Args:
         nbytes: of each.
+        device: where the copies go.
         most: copies under way, after which `take` waits. A slot is made when it is first needed.
     """
 
-    def __init__(self, nbytes: int, most: int = MOST) -> None:
-        self._nbytes = nbytes
+    def __init__(self, nbytes: int, device: torch.device, most: int = MOST) -> None:
+        self._nbytes, self._device = nbytes, device
         self._most = most
         self._sent: deque[Slot] = deque()  # oldest first
 
@@ -73,10 +77,10 @@ class Slots:
         its device gains nothing by going on.
 
         Raises:
-            UnsupportedError: the current stream is being captured.
+            UnsupportedError: the current stream of the device is being captured.
             InputError: the memory is not to be had.
         """
-        refuse_capture()
+        refuse_capture(self._device)
         if self._sent and self._sent[0].is_free():
             return self._sent.popleft()
         if len(self._sent) < self._most:  # the others are asked only then: each costs a microsecond
@@ -109,24 +113,84 @@ def pinned_memory(nbytes: int) -> Tensor:
         ) from error
 
 
-def pin(tensor: Tensor) -> None:
-    """Pin memory that there is, for as long as it lives, so that a GPU can read and write it.
+def pin(memory: Tensor, device: torch.device) -> Tensor:
+    """Pin memory that there is, so that a GPU can read and write it.
 
     Torch would round a large piece up to a power of two.
+
+    Returns:
+        The same memory, pinned until this tensor and all views of it are let go of. Then the host
+        waits for the device, which may use it still, and the memory goes back. A wait would break
+        the capture of a CUDA graph: what is let go of meanwhile goes back with the next, or before
+        the next is pinned.
 
     Raises:
         ConfigError: the system does not allow so much.
     """
-    runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-    address, nbytes = tensor.data_ptr(), tensor.nbytes
-    error = runtime.cudaHostRegister(address, nbytes, 0)
-    if int(error):
-        _clear_error()
-        raise ConfigError(
-            f"{nbytes / 1e9:.2f} GB of host memory could not be pinned ({error}); take fewer rows, "
-            "or raise the limit of locked memory (ulimit -l)"
-        )
-    weakref.finalize(tensor.untyped_storage(), runtime.cudaHostUnregister, address)
+    _give_back()
+    with torch.cuda.device(device):
+        error = _runtime().cudaHostRegister(memory.data_ptr(), memory.nbytes, 0)
+        if int(error):
+            _clear_error()
+            raise ConfigError(
+                f"{memory.nbytes / 1e9:.2f} GB of host memory could not be pinned ({error}); take "
+                "fewer rows, or raise the limit of locked memory (ulimit -l)"
+            )
+    pinned = torch.from_numpy(memory.numpy())  # whose end is not the end of the memory
+    gone = weakref.finalize(pinned.untyped_storage(), _let_go, memory, device)
+    gone.atexit = False  # the system takes back what a program had
+    return pinned
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """No pinned memory goes back inside, whichever thread lets go of it; afterwards it does.
+
+    For captures: a thread that waits for the whole device breaks that of another one.
+    """
+    _keepers.append(None)
+    try:
+        yield
+    finally:
+        _keepers.pop()
+        _give_back()
+
+
+_let_go_of: deque[tuple[Tensor, torch.device]] = deque()  # and not given back yet
+_keepers: list[None] = []  # a piece for each block that keeps
+
+
+def _let_go(memory: Tensor, device: torch.device) -> None:
+    _let_go_of.append((memory, device))
+    _give_back()
+
+
+def _give_back() -> None:
+    """Give back what has been let go of, as far as nothing is captured; waits for its devices."""
+    for _ in range(len(_let_go_of)):
+        try:
+            memory, device = _let_go_of.popleft()
+        except IndexError:  # another thread was faster
+            return
+        if not _unpin(memory, device):
+            _let_go_of.append((memory, device))
+
+
+def _unpin(memory: Tensor, device: torch.device) -> bool:
+    """Whether it could be done now."""
+    if _keepers or is_captured(device):
+        return False
+    try:
+        torch.cuda.synchronize(device)
+    except RuntimeError as error:  # of a device that is lost, and does nothing more
+        return "captur" not in str(error)
+    with torch.cuda.device(device):
+        _runtime().cudaHostUnregister(memory.data_ptr())
+    return True
+
+
+def _runtime() -> Any:
+    return torch.cuda.cudart()  # type: ignore[no-untyped-call]
 
 
 def _clear_error() -> None:

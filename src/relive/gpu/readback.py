@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relive.gpu.capture import refuse_capture
+from relive.gpu.capture import is_captured, refuse_capture
 from relive.gpu.pinned import Slot
 
 MOST = 3  # copies under way
@@ -38,6 +38,7 @@ class Readback:
         self._idle: list[Slot] = []
         self._asked: deque[Slot] = deque()  # in the order in which they were asked for
         self._newest = first.detach().to("cpu", copy=True)
+        self._device = first.device  # of what was asked for last
         self._side: Any = None  # the stream of the copies
 
     def ask(self, tensor: Tensor) -> bool:
@@ -47,22 +48,23 @@ class Readback:
             False if the question was dropped, because `most` copies are under way.
 
         Raises:
-            UnsupportedError: the current stream is being captured.
+            UnsupportedError: the current stream of its device is being captured.
         """
         assert tensor.shape == self._shape
         assert tensor.dtype == self._dtype
         if tensor.is_cpu:
             self._newest = tensor.detach().clone()
             return True
-        refuse_capture()
+        self._device = tensor.device
+        refuse_capture(self._device)
         self._collect()
         if len(self._asked) == self._most:
             return False
         slot = self._idle.pop() if self._idle else self._new_slot()
         if self._side is None:
-            self._side = torch.cuda.Stream(tensor.device)  # type: ignore[no-untyped-call]
+            self._side = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         moment = tensor.detach().clone()  # the current stream goes on, and may change it
-        self._side.wait_stream(torch.cuda.current_stream(tensor.device))
+        self._side.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._side):
             self._typed(slot).copy_(moment, non_blocking=True)
         moment.record_stream(self._side)  # its memory is used again when that is done
@@ -72,7 +74,7 @@ class Readback:
 
     def latest(self) -> Tensor:
         """The newest that has arrived, on the CPU. Never waits."""
-        if self._asked and not torch.cuda.is_current_stream_capturing():  # no event tells then
+        if self._asked and not is_captured(self._device):  # no event tells then
             self._collect()
         return self._newest
 
@@ -83,7 +85,7 @@ class Readback:
             UnsupportedError: it would wait while the current stream is being captured.
         """
         if self._asked:
-            refuse_capture()
+            refuse_capture(self._device)
             for slot in self._asked:
                 slot.wait()
             self._collect()

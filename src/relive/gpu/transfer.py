@@ -20,12 +20,12 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
     From a GPU to the host it waits.
 
     Raises:
-        UnsupportedError: it is in host memory, and a CUDA graph is being captured.
+        UnsupportedError: it is in host memory, and a CUDA graph is being captured on the device.
     """
     if tensor.device == device:
         return tensor
     if device.type == "cuda" and tensor.is_cpu:
-        refuse_capture()
+        refuse_capture(device)
         staged = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
         return staged.copy_(tensor).to(device, non_blocking=True)
     return tensor.to(device)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from relive.gpu.capture import is_captured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from torch import Tensor
 
 
 class Turns:
@@ -18,19 +23,26 @@ class Turns:
     launched goes to the buffer's device, whichever is current. While a CUDA graph is captured the
     order is that of the graph.
 
+    When the buffer is let go of, its memory goes to nobody before the last call of each stream is
+    done: the allocator knows of the stream on which it was made, and is told of the others.
+
     Args:
         lock: held during each call.
         device: of the buffer.
+        memory: gives all its memory there, which is made before the first call.
 
     Attributes:
         was_captured: whether any call was taken down for a CUDA graph.
     """
 
-    def __init__(self, lock: Any, device: torch.device) -> None:
-        self.lock, self._device = lock, device
+    def __init__(
+        self, lock: Any, device: torch.device, memory: Callable[[], Iterable[Tensor]]
+    ) -> None:
+        self.lock, self._device, self._memory = lock, device, memory
         self.was_captured = False
         self._depth = 0
         self._stream: Any = None  # of the last call
+        self._known: set[Any] = set()  # streams on which the memory is recorded
         self._last: Any = None  # an event behind it, once there have been several streams
         self._guard = ExitStack()
 
@@ -64,6 +76,10 @@ class Turns:
             self._last = torch.cuda.Event()  # type: ignore[no-untyped-call]
             self._last.record(self._stream)
         stream.wait_event(self._last)
+        if stream not in self._known:
+            self._known.add(stream)
+            for tensor in self._memory():
+                tensor.record_stream(stream)
 
     def _end(self) -> None:
         try:

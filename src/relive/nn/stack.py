@@ -5,9 +5,11 @@
 
     x  ->  x W + b  ->  normalised, scaled and shifted, if the layer has a norm  ->  ReLU
 
-What is done forwards and backwards is what autograd does, operation by operation, so the bits are
-the same. Left out is the graph: to build, walk and forget it takes a tenth of the time of an update
-of small networks. And outputs go where those of the last batch were, which is in the cache.
+What is done forwards and backwards is what autograd does, operation by operation. The bits of
+critics are the same; of policies the last ones may not be, since of the slope of a critic's input
+only the part of the action is computed. Left out is the graph: to build, walk and forget it takes a
+tenth of the time of an update of small networks. And outputs go where those of the last batch were,
+which is in the cache.
 """
 
 from __future__ import annotations

@@ -85,6 +85,13 @@ class State:
         """Every tensor by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
 
+    def memory(self) -> list[Tensor]:
+        """All tensors on the device of the words, those of kernels too."""
+        kept = [*self.tensors().values(), *self.workspace.values()]
+        kept = [one for some in kept for one in (some if isinstance(some, tuple) else [some])]
+        device = self.words.device
+        return [one for one in kept if isinstance(one, Tensor) and one.device == device]
+
     def require_fit(self, tensors: Any) -> None:
         """Raise InputError unless a tensor is given for each of its own, of its shape and dtype."""
         if not isinstance(tensors, dict):

@@ -38,7 +38,7 @@ class Drawn(NamedTuple):
 
     Attributes:
         batch: on its device.
-        event: reached when it has arrived there; None if the current stream sees to that.
+        event: reached when it has arrived there; None if it is given at once, or has arrived.
     """
 
     batch: Batch
@@ -80,7 +80,7 @@ class Prefetch(Iterator[Batch]):
             UnsupportedError: batches drawn ahead, and the current stream is being captured.
         """
         if self._ahead and self._device.type == "cuda":
-            refuse_capture()
+            refuse_capture(self._device)
         while len(self._drawn) <= self._ahead:
             self._drawn.append(self._draw())
         return self._arrived(self._drawn.popleft())
@@ -92,7 +92,7 @@ class Prefetch(Iterator[Batch]):
             UnsupportedError: The current stream is being captured.
         """
         if self._device.type == "cuda":
-            refuse_capture()
+            refuse_capture(self._device)
         drawn = [_columns(self._arrived(one)) for one in self._drawn]
         return {
             "drawn": [
@@ -118,13 +118,19 @@ class Prefetch(Iterator[Batch]):
                 f"state is what state_dict() gave for batches of {self._batch_size} rows with the "
                 f"fields {', '.join(form)}; given {shown(state)}"
             )
-        self._drawn = deque(Drawn(self._batch_of(columns), None) for columns in drawn)
+        self._drawn = deque(self._noted(self._batch_of(columns)) for columns in drawn)
 
     def _draw(self) -> Drawn:
         if self._side is None:
-            return Drawn(self._sample(), None)
+            return self._noted(self._sample())
         with torch.cuda.stream(self._side):
-            return Drawn(self._sample(), self._side.record_event())
+            return self._noted(self._sample())
+
+    def _noted(self, batch: Batch) -> Drawn:
+        """A batch of the current stream, which may be asked for on another one later."""
+        if self._ahead and self._device.type == "cuda":
+            return Drawn(batch, torch.cuda.current_stream(self._device).record_event())
+        return Drawn(batch, None)
 
     def _sample(self) -> Batch:
         return self._source.sample(self._batch_size, train=self._train, device=self._moved_to)
@@ -134,7 +140,7 @@ class Prefetch(Iterator[Batch]):
         if drawn.event is not None:
             stream = torch.cuda.current_stream(self._device)
             stream.wait_event(drawn.event)
-            # Its memory belongs to the side stream, which must not use it again too early.
+            # its memory is of the stream it was drawn on, which must not use it again too early
             drawn.batch._arena.record_stream(stream)
         return drawn.batch
 

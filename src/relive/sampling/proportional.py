@@ -35,10 +35,11 @@ class Proportional:
         beta: 0 (no correction) ... 1 (full correction); a number, or a schedule over the
             batches drawn for training. The default goes from 0.4 to 1 in 500,000 batches.
         eps: added to |td error|, so that a solved row is still drawn now and then.
-        normalize: what the weights are divided by. "buffer": the largest weight any row could have,
-            so that weights mean the same in every batch; one solved row then shrinks all others,
-            the more the nearer beta is to 1: take "batch", the largest of the batch, where that may
-            happen. None: nothing.
+        normalize: what the weights are divided by. "buffer": the largest weight any row of positive
+            priority could have, so that weights mean the same in every batch; one solved row then
+            shrinks all others, the more the nearer beta is to 1: take "batch", the largest of the
+            batch, where that may happen. None: nothing. With a `uniform_share` rows of priority 0
+            are drawn too: by "buffer" they can weigh more than 1, up to `weight_clip`.
         stratified: one draw from each of B equal parts of the mass, instead of B independent draws.
         new_priority: a new row enters at the largest leaf any update has set ("max_seen"; 1 before
             the first), or at the largest among the rows that live ("max_current").

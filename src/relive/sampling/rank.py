@@ -40,7 +40,7 @@ class RankBased:
             where there are ten million), so spread it thin on a large one.
         normalize, stratified, weight_clip, uniform_share, mixture_weights: As in `Proportional`.
         bad_priority: what a NaN or infinite error does: "keep" the old rank, take the "max" error
-            seen, or "raise".
+            seen (before there is one, the row ranks as a new one), or "raise".
     """
 
     alpha: float = 0.7

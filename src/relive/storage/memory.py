@@ -223,7 +223,7 @@ def allocate(
                 name: _zeros(shape, dtype, places[name]) for name, (shape, dtype) in shapes.items()
             }
             if rows_on == "host":
-                pin(tensors["rows"])
+                tensors["rows"] = pin(tensors["rows"], device)
             return State(**tensors)
     except torch.OutOfMemoryError as error:  # what is free is in pieces, or was taken meanwhile
         raise DoesNotFitError(

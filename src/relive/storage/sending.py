@@ -42,7 +42,7 @@ class Sender:
 
         Raises:
             InputError: more memory than there is; nothing has been drawn then.
-            UnsupportedError: the current stream is being captured; nothing has been drawn then.
+            UnsupportedError: the current stream there is being captured; nothing has been drawn.
         """
         lender = self._lenders.get(device)
         if lender is None:
@@ -62,7 +62,7 @@ class Sender:
         key = device, batch_size
         slots = self._slots.pop(key, None)
         if slots is None:
-            slots = Slots(self._layout.arena_bytes(batch_size))
+            slots = Slots(self._layout.arena_bytes(batch_size), device)
         self._slots[key] = slots
         if len(self._slots) > KEPT:
             del self._slots[next(iter(self._slots))]

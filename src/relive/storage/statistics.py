@@ -81,7 +81,8 @@ def stats(numbers: Tensor) -> dict[str, Any]:
       stale_updates              for rows overwritten meanwhile
       clamped_priorities         outside [2^-40, 2^40]
     clipped_weights            above weight_clip
-    out_of_range               values that their stored dtype could not hold
+    out_of_range               values given that their stored dtype could not hold; not n-step
+                               returns that become infinite as they are folded
     dropped_reset_rows         fake steps of a next-step autoreset
     sorts                      by rank
     range_rows_gone            rows asked for by sample_range that were overwritten

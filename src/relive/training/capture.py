@@ -8,18 +8,22 @@ on the device: counters, schedules, sizes, the state of generators.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from relive.errors import UnsupportedError
 from relive.gpu.capture import NotNowError
+from relive.gpu.pinned import kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
 WARM_UP = 2  # times that work is done before it is captured: kernels are compiled and loaded then
 MOST = 20  # graphs; work of more kinds than that is not worth their memory
+
+broken_off: list[Any] = []  # graphs; torch may go on asking them whose the pinned memory is
 
 
 class Graphs:
@@ -97,12 +101,17 @@ class Graphs:
     def _captured(self, work: Callable[[], object]) -> Any:
         """A graph of the work; None if it cannot be captured just now."""
         graph = new_graph()
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
         for generator in self._generators:
             graph.register_generator_state(generator)
         stream, first = torch.cuda.current_stream(), None
         try:
             # other threads may use the device meanwhile, say to save the buffer's note
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            with (
+                kept(),
+                torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"),
+            ):
                 try:
                     work()
                 except Exception as error:
@@ -114,12 +123,29 @@ class Graphs:
             if isinstance(first, NotNowError):
                 return None
             self._most = 0
+            self._graphs.clear()  # they draw from the old states of generators
+            forget(graph, self._pool, self._generators)
             what = " ".join(str(first).split())[:300]
             raise UnsupportedError(
                 f"the step cannot be captured in a CUDA graph: {what}"
             ) from first
-        self._pool = graph.pool()
         return graph
+
+
+def forget(graph: Any, pool: Any, generators: Iterable[torch.Generator]) -> None:
+    """Makes torch forget a capture that CUDA has broken off; before 2.13 it does not by itself.
+
+    It would go on taking memory for it: what several streams have used would never be given back,
+    and the next capture would fail, as would whoever needs memory that is kept for later. And
+    generators would refuse to draw.
+    """
+    device = torch.cuda.current_device()
+    with suppress(RuntimeError):  # it has ended
+        torch._C._cuda_endAllocateToPool(device, pool)
+        broken_off.append(graph)
+    for generator in (*generators, *torch.cuda.default_generators[device : device + 1]):
+        if generator.device.type == "cuda":
+            generator.graphsafe_set_state(generator.clone_state())
 
 
 def new_graph() -> Any:

@@ -8,14 +8,13 @@ meanwhile goes on from the one before.
 from __future__ import annotations
 
 import dataclasses
-import shlex
 import warnings
 from typing import TYPE_CHECKING, Any
 
 from relive.buffer import ReplayBuffer
 from relive.envs.make import without_module
 from relive.errors import ConfigError, InputError
-from relive.storage.saving import MANIFEST, save_note
+from relive.storage.saving import save_note
 from relive.training.runtime import buffer_device
 
 if TYPE_CHECKING:
@@ -25,21 +24,9 @@ if TYPE_CHECKING:
     from relive.training.config import TrainConfig
     from relive.training.loop import Trainer
 
-CHECKPOINT = "checkpoint"
-
 
 class NeverSavedError(InputError):
     """A run has nothing to go on from."""
-
-
-def resume_command(out: Path | str) -> str:
-    """What to type to go on with the run in a directory."""
-    return f"relive train --resume {shlex.quote(str(out))}"
-
-
-def is_saved(out: Path) -> bool:
-    """Whether the run in a directory has something to go on from."""
-    return (out / CHECKPOINT / MANIFEST).is_file()
 
 
 class Checkpoints:

@@ -44,49 +44,57 @@ NAMES_HERE = {"count": "window_rows", "c_min": "window_rows", "updates": "sweep"
 class ReplayConfig:
     """Settings of the replay buffer.
 
+    Attributes:
+        sampler: How rows are drawn: all alike, in proportion to their last TD error, or by its
+            rank.
+        window: Which rows: all, the newest, or a window on the newest that shrinks from update to
+            update.
+        capacity: Rows kept, all environments together.
+        device: Where the buffer lives: where the network is, or elsewhere.
+        rows_on: Of a buffer on a GPU: rows in its memory, or in pinned memory of the host, for more
+            rows.
+        on_failure: Where the GPU has no memory for the buffer, or fails it: go on on the CPU, or
+            stop.
+        batch_size: Rows of an update.
+        prefetch: Batches drawn, and sent to the device, ahead of the one in use; 1 hides the copy
+            to a GPU.
+        n_step: Steps folded into one row.
+        gamma: Discount of a step.
+        alpha: Priorities: 0 draws all rows alike, 1 in proportion to |delta| (or to 1 / rank).
+        beta: Priorities: exponent of the importance weights at first; 1 at the last update.
+        eps: Proportional: added to |delta|, so that no row dies out.
+        normalize: Priorities: divide weights by the largest of the buffer, of the batch, or by
+            nothing.
+        uniform_share: Priorities: share of the draws that is uniform all the same.
+        resort_every: Rank: updates from one sort to the next.
+        window_rows: Recent: rows of the window. ERE: fewest rows of it.
+        eta: ERE: how fast the window shrinks.
+        sweep: ERE: updates until the window is whole again.
+
     Raises:
         ConfigError: A batch that the buffer can never fill, or a setting that is changed although
             the sampler or window does not have it.
     """
 
     sampler: Literal["uniform", "proportional", "rank"] = "proportional"
-    """How rows are drawn: all alike, in proportion to their last TD error, or by its rank."""
     window: Literal["all", "recent", "ere"] = "all"
-    """Which rows: all, the newest, or a window on the newest that shrinks from update to update."""
     capacity: int = 100_000
-    """Rows kept, all environments together."""
     device: Literal["same", "cpu", "cuda"] = "same"
-    """Where the buffer lives: where the network is, or elsewhere."""
     rows_on: Literal["device", "host"] = "device"
-    """Of a buffer on a GPU: rows in its memory, or in pinned memory of the host, for more rows."""
     on_failure: Literal["cpu", "raise"] = "cpu"
-    """Where the GPU has no memory for the buffer, or fails it: go on on the CPU, or stop."""
     batch_size: int = 64
-    """Rows of an update."""
     prefetch: int = 0
-    """Batches drawn, and sent to the device, ahead of the one in use; 1 hides the copy to a GPU."""
     n_step: int = 1
-    """Steps folded into one row."""
     gamma: float = 0.99
-    """Discount of a step."""
     alpha: float = 0.6
-    """Priorities: 0 draws all rows alike, 1 in proportion to |delta| (or to 1 / rank)."""
     beta: float = 0.4
-    """Priorities: exponent of the importance weights at first; 1 at the last update."""
     eps: float = 1e-6
-    """Proportional: added to |delta|, so that no row dies out."""
     normalize: Literal["buffer", "batch", "none"] = "batch"
-    """Priorities: divide weights by the largest of the buffer, of the batch, or by nothing."""
     uniform_share: float = 0.0
-    """Priorities: share of the draws that is uniform all the same."""
     resort_every: int = 100
-    """Rank: updates from one sort to the next."""
     window_rows: int = 5_000
-    """Recent: rows of the window. ERE: fewest rows of it."""
     eta: float = 0.996
-    """ERE: how fast the window shrinks."""
     sweep: int = 1_000
-    """ERE: updates until the window is whole again."""
 
     def __post_init__(self) -> None:
         hold_to_types(self, "replay.")
@@ -199,60 +207,65 @@ def require_settings(config: object) -> None:
 class TrainConfig:
     """Settings of a run.
 
+    Attributes:
+        env: Id of a Gymnasium environment.
+        name: What the run is called where it is shown; None for its algorithm.
+        total_steps: Environment steps, all environments together.
+        seed: Of everything random in training; evaluation has seeds of its own.
+        num_envs: Copies of the environment.
+        device: Where the networks live: auto is cuda where there is one and it is faster.
+        threads: Threads of PyTorch on the CPU: auto is 1, and more only for large networks. None
+            leaves them alone.
+        out: Run directory; None makes a new one below runs/.
+        learning_starts: Steps with random actions and no update; updates also wait until a batch of
+            rows is there.
+        train_every: Steps between two bursts of updates.
+        updates_per_train: Updates in a burst; over `train_every` it is the ratio of updates to
+            data.
+        accumulate: Batches whose mean gradient makes one update.
+        capture: Updates as CUDA graphs: where it can be done, by all means (or an error), or not.
+        updates_per_graph: Most updates of a burst in one CUDA graph.
+        compile: Losses and networks of an update by this backend of torch.compile, captured or not.
+        eval_episodes: Greedy episodes after training; 0 for none.
+        eval_every: Steps between two evaluations on the way, by as many episodes; the policy of the
+            best one is kept beside the last. 0 for none.
+        log_every: Steps between two records of progress: auto is 500, or 64 of each environment if
+            that is more. A GPU is waited for then.
+        save_every: Steps between two saves to resume from, in the background: auto is 25000,
+            or 1000 of each environment if that is more. 0 saves at the end only.
+        save_buffer: Save the rows of the buffer too; without them a run that is resumed fills it
+            anew.
+        replay: The buffer.
+        demos: Demonstrations; they count as no step, episode or return of the run.
+        agent: The agent; what kind of settings these are says which.
+
     Raises:
         ConfigError: A value outside its range, or values that do not fit each other.
     """
 
     env: str
-    """Id of a Gymnasium environment."""
     name: str | None = None
-    """What the run is called where it is shown; None for its algorithm."""
     total_steps: int = 50_000
-    """Environment steps, all environments together."""
     seed: int = 0
-    """Of everything random in training; evaluation has seeds of its own."""
     num_envs: int = 1
-    """Copies of the environment."""
     device: Literal["cpu", "cuda", "auto"] = "auto"
-    """Where the networks live: auto is cuda where there is one and it is faster."""
     threads: int | Literal["auto"] | None = "auto"
-    """Threads of PyTorch on the CPU: auto is 1, and more only for large networks. None leaves them
-    alone."""
     out: Path | None = None
-    """Run directory; None makes a new one below runs/."""
     learning_starts: int = 1_000
-    """Steps with random actions and no update; updates also wait until a batch of rows is there."""
     train_every: int = 4
-    """Steps between two bursts of updates."""
     updates_per_train: int = 1
-    """Updates in a burst; over `train_every` it is the ratio of updates to data."""
     accumulate: int = 1
-    """Batches whose mean gradient makes one update."""
     capture: Literal["auto", "on", "off"] = "auto"
-    """Updates as CUDA graphs: where it can be done, by all means (or an error), or not."""
     updates_per_graph: int = 1
-    """Most updates of a burst in one CUDA graph."""
     compile: Literal["inductor", "aot_eager", "eager"] | None = None
-    """Losses and networks of an update by this backend of torch.compile, captured or not."""
     eval_episodes: int = 20
-    """Greedy episodes after training; 0 for none."""
     eval_every: int = 0
-    """Steps between two evaluations on the way, by as many episodes; the policy of the best one is
-    kept beside the last. 0 for none."""
     log_every: int | Literal["auto"] = "auto"
-    """Steps between two records of progress: auto is 500, or 64 of each environment if that is
-    more. A GPU is waited for then."""
     save_every: int | Literal["auto"] = "auto"
-    """Steps between two saves to resume from, in the background: auto is 25000, or 1000 of each
-    environment if that is more. 0 saves at the end only."""
     save_buffer: bool = True
-    """Save the rows of the buffer too; without them a run that is resumed fills it anew."""
     replay: ReplayConfig = field(default_factory=ReplayConfig)
-    """The buffer."""
     demos: DemosConfig = field(default_factory=DemosConfig)
-    """Demonstrations; they count as no step, episode or return of the run."""
     agent: AgentConfig = field(default_factory=DQNConfig)
-    """The agent; what kind of settings these are says which."""
 
     def __post_init__(self) -> None:
         hold_to_types(self, but={"env"})  # which the command line leaves open for a moment

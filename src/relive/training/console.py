@@ -13,6 +13,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.markup import escape
 
+from relive.runs import is_saved, resume_command
 from relive.terminal.output import write_nowhere
 from relive.terminal.pieces import (
     cells,
@@ -25,7 +26,6 @@ from relive.terminal.pieces import (
     progress,
     table_of,
 )
-from relive.training.checkpoint import is_saved, resume_command
 from relive.training.records import (
     LAST,
     DemonstrationsLoaded,
@@ -82,7 +82,7 @@ class Console:
         self._is_sound = True
         self._env, self._total_steps = "", 0
         self._out: str | None = None
-        self._first_step = 0
+        self._made = 0  # steps
         self._next_line = self._next_time = 0.0
         self._live: Live | None = None
 
@@ -117,6 +117,17 @@ class Console:
             case _:
                 pass
 
+    def steps_made(self, step: int) -> None:
+        """As `FollowsSteps`: that a slow run goes on."""
+        self._made = step
+        try:
+            if self._live:
+                self._live.update(self._view())
+            else:
+                self._terminal.print(line_of(step, self._cells()))
+        except OSError:
+            self._terminal.quiet = True
+
     def close(self) -> None:
         """Gives the terminal back."""
         self._stop_live()
@@ -139,7 +150,7 @@ class Console:
             self._terminal.print(words, markup=False, soft_wrap=True)
 
     def _resumed(self, record: RunResumed) -> None:
-        self._episodes, self._first_step = record.episodes, record.step
+        self._episodes, self._made = record.episodes, record.step
         self._returns = deque(record.last_returns, maxlen=LAST)
         self._heading(record)
         self._terminal.print(f"going on after step {record.step:,}")
@@ -163,7 +174,7 @@ class Console:
         if self._is_sound and record.loss is not None and not math.isfinite(record.loss):
             self._is_sound = False
             self._terminal.print(NOT_FINITE.format(step=record.step))
-        self._last = record
+        self._last, self._made = record, record.step
         if self._live:
             self._live.update(self._view())
         elif record.step >= self._next_line or record.seconds >= self._next_time:
@@ -178,9 +189,9 @@ class Console:
 
     def _view(self) -> RenderableType:
         last = self._last
-        step, speed = (last.step, last.steps_per_second) if last else (self._first_step, None)
+        speed = last.steps_per_second if last else None
         return Group(
-            progress(step, self._total_steps, speed, width=self._terminal.width),
+            progress(self._made, self._total_steps, speed, width=self._terminal.width),
             table_of(self._cells(), width=self._terminal.width),
             f"  last returns  {last_returns(self._returns)}",
         )

@@ -20,27 +20,31 @@ if TYPE_CHECKING:
 class DemosConfig:
     """Settings of demonstrations.
 
+    Attributes:
+        path: A dataset or file of demonstrations, or the name of a dataset that Minari has; pinned
+            in the buffer before the first step.
+        format: Its format; None finds out.
+        fraction: Share of each batch that is drawn from demonstrations.
+        successful_only: Only episodes that the file calls a success.
+        min_return: Only episodes with at least this return.
+        episodes: At most so many, the first that pass.
+        last_step: A last step without a next observation: leave it out, or take its own; for some
+            formats.
+        done_means: What `done` means in formats that do not tell.
+
     Raises:
         ConfigError: A value outside its range, or a setting that is changed although there are no
             demonstrations.
     """
 
     path: Path | None = None
-    """A dataset or file of demonstrations, pinned in the buffer before the first step."""
     format: Literal["minari", "d4rl", "robomimic", "lerobot"] | None = None
-    """Its format; None finds out."""
     fraction: float = 0.5
-    """Share of each batch that is drawn from demonstrations."""
     successful_only: bool = False
-    """Only episodes that the file calls a success."""
     min_return: float | None = None
-    """Only episodes with at least this return."""
     episodes: int | None = None
-    """At most so many, the first that pass."""
     last_step: Literal["drop", "repeat"] | None = None
-    """A last step without a next observation: leave it out, or take its own; for some formats."""
     done_means: Literal["terminated", "truncated"] | None = None
-    """What `done` means in formats that do not tell."""
 
     def __post_init__(self) -> None:
         hold_to_types(self, "demos.")

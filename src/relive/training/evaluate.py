@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from relive.envs.make import make_env
+from relive.envs.make import make_env, picture_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ def evaluate(
         The undiscounted return of each episode.
 
     Raises:
-        ConfigError: There is no such environment.
+        ConfigError: There is no such environment, or a package is missing that it paints with.
         UnsupportedError: Pictures are asked for, and the environment gives none.
     """
     made = make_env(env_id, pictures=film is not None)
@@ -90,7 +90,7 @@ class Filmed:
         self._env.close()
 
     def _shown(self, result: Any) -> Any:
-        self._film(np.asarray(self._env.render()), self._rate)
+        self._film(picture_of(self._env), self._rate)
         return result
 
 

@@ -25,12 +25,14 @@ from relive.training.records import (
     DemonstrationsLoaded,
     DeviceFailed,
     Evaluated,
+    Moment,
     Record,
     ReplayMeasured,
     RunEnded,
     RunResumed,
     RunStarted,
     SaveDue,
+    StepsMade,
     TrainingProgress,
 )
 from relive.training.rollout import rollout_of
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from relive.training.config import TrainConfig
     from relive.training.records import EpisodesEnded
 
+QUIET_SECONDS = 60.0  # after which a run says that it goes on
 ENDLESS = (
     "no episode has ended in {step} steps; greedy episodes are played to their end, so if the "
     "environment never ends one (gymnasium.wrappers.TimeLimit does), say --eval-episodes 0"
@@ -54,7 +57,7 @@ def train(config: TrainConfig) -> Iterator[Record]:
     """Trains and evaluates, yielding what happens as it happens; see `Trainer.records`."""
     config, chosen = settled(config)
     trainer = Trainer(config, build(config), chosen)
-    return (record for record in trainer.records() if not isinstance(record, SaveDue))
+    return (record for record in trainer.records() if not isinstance(record, Moment))
 
 
 @final
@@ -87,6 +90,7 @@ class Trainer:
         self._told: DeviceFailure | None = None
         self._start = time.perf_counter()
         self._logged = (0, self._start)
+        self._quiet_since = self._start
 
     @property
     def step(self) -> int:
@@ -158,7 +162,7 @@ class Trainer:
             changed=changed,
         )
 
-    def records(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Record | SaveDue]:
+    def records(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Record | Moment]:
         """Runs to the end, once.
 
         With one seed, one machine and one number of threads the records are the same every time,
@@ -171,7 +175,8 @@ class Trainer:
         Yields:
             `RunStarted` (or `RunResumed`); `DemonstrationsLoaded` where there are any;
             `EpisodeEnded`, `TrainingProgress`, `Evaluated` and `DeviceFailed` as they come;
-            `ReplayMeasured`; `Evaluated`; `RunEnded`. `SaveDue` whenever a save is due, also when
+            `ReplayMeasured`; `Evaluated`; `RunEnded`. `StepsMade` after every minute without
+            `TrainingProgress`. `SaveDue` whenever a save is due, also when
             the last step has been made. Before an error that is not of a GPU is raised: `SaveDue`,
             if it came out of an environment and the run can go on from the step before it, and
             `RunEnded`.
@@ -218,7 +223,7 @@ class Trainer:
             error=error,
         )
 
-    def _train(self, stop: Callable[[], bool]) -> Iterator[Record | SaveDue]:
+    def _train(self, stop: Callable[[], bool]) -> Iterator[Record | Moment]:
         """Steps the environments to the end of the run, learning as it goes."""
         config, rollout = self.config, self._rollout
         rollout.begin()
@@ -241,8 +246,7 @@ class Trainer:
             elif updates and self._buffer.ready(config.replay.batch_size):
                 self._updates.make(updates)
             yield from self._failure()
-            if config.log_is_due(before, self._step):
-                yield from self._progress()
+            yield from self._news(before)
             self._evaluation_due = config.eval_is_due(before, self._step)
             if not (yield from self._evaluate_if_due(stop)):
                 return
@@ -270,11 +274,20 @@ class Trainer:
                 step=self._step, part="buffer", reason=failure.reason, outcome=failure.kept
             )
 
+    def _news(self, before: int) -> Iterator[EpisodesEnded | TrainingProgress | StepsMade]:
+        """Progress where it is due; where it has not been for long, how far the run is."""
+        if self.config.log_is_due(before, self._step):
+            yield from self._progress()
+        elif time.perf_counter() - self._quiet_since >= QUIET_SECONDS:
+            self._quiet_since = time.perf_counter()
+            yield StepsMade(step=self._step)
+
     def _progress(self) -> Iterator[EpisodesEnded | TrainingProgress]:
         if (ended := self._rollout.summary(self._step)) is not None:
             yield ended
         means, now = self._means.take(), time.perf_counter()
         (last_step, last_time), self._logged = self._logged, (self._step, now)
+        self._quiet_since = now
         yield TrainingProgress(
             step=self._step,
             updates=self._agent.updates,

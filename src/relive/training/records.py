@@ -77,7 +77,7 @@ class DemonstrationsLoaded:
         return cls(
             step=step,
             path=str(loaded.path),
-            format=loaded.format,
+            format=str(loaded.format),
             episodes=loaded.episodes,
             rows=loaded.rows,
             mean_return=sum(loaded.returns) / loaded.episodes,
@@ -227,6 +227,16 @@ class SaveDue:
     """Not a record: between two steps, when the run may be saved (`Trainer.state_dict`)."""
 
     step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepsMade:
+    """Not a record: there has been none of progress for a minute, since steps take so long."""
+
+    step: int
+
+
+Moment = SaveDue | StepsMade  # between two steps
 
 
 def as_json(record: Record) -> dict[str, Any]:

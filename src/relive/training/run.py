@@ -22,35 +22,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relive.agents.policy import BEST, POLICY, save_policy
+from relive.agents.policy import BEST, POLICY, require_safetensors, save_policy
 from relive.errors import ConfigError, InputError
 from relive.gpu.failures import loses_the_device, reason
+from relive.runs import CHECKPOINT, is_saved, resume_command
 from relive.storage.files import folder_at, write_whole
 from relive.storage.writer_lock import Lock
 from relive.training import failures
 from relive.training.checkpoint import (
-    CHECKPOINT,
     Checkpoints,
     NeverSavedError,
     going_on,
-    is_saved,
     load_checkpoint,
     require_same,
-    resume_command,
 )
 from relive.training.choices import settled
 from relive.training.config import TrainConfig, require_settings
 from relive.training.loop import Trainer
 from relive.training.parts import Parts, build
-from relive.training.records import DeviceFailed, Evaluated, RunEnded, SaveDue
-from relive.training.sinks import JsonLines
+from relive.training.records import DeviceFailed, Evaluated, RunEnded, SaveDue, StepsMade
+from relive.training.sinks import FollowsSteps, JsonLines
 from relive.training.updates import require_capture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType
 
-    from relive.training.records import Record
+    from relive.training.records import Moment, Record
     from relive.training.sinks import Sink
 
 CONFIG = "config.json"
@@ -123,7 +121,9 @@ def run(
     Raises:
         ConfigError: Settings that cannot work; nothing has been written then.
         InputError: They are no settings.
+        MissingExtraError: A package is not installed that it would end with.
     """
+    require_safetensors()
     config, chosen = settled(config)
     parts = build(config)
     require_capture(config, parts)
@@ -164,7 +164,9 @@ def resume(
         CorruptError: The save is damaged.
         UnsupportedError: The environment cannot be brought back to where it was, or another
             process is at it.
+        MissingExtraError: As `run`.
     """
+    require_safetensors()
     out = folder_at(out)
     saved = run_settings(out)
     config = saved if config is None else config
@@ -296,6 +298,9 @@ def _to_the_end(
                 save_policy(parts.agent, out / POLICY)
                 checkpoints.save(trainer, metrics.size())
                 continue
+            if isinstance(record, StepsMade):
+                _tell_steps(sinks, record.step)
+                continue
             if isinstance(record, RunEnded):
                 checkpoints.finish()  # a run that says it has ended is saved as it ended
             for sink in listeners:
@@ -314,6 +319,13 @@ def _to_the_end(
     return RunResult(out=out, evaluated=evaluated, ended=ended)
 
 
+def _tell_steps(sinks: Sequence[Sink], step: int) -> None:
+    """How far a run is, to the sinks that want to know."""
+    for sink in sinks:
+        if isinstance(sink, FollowsSteps):
+            sink.steps_made(step)
+
+
 def _best_mean(metrics: Path) -> float:
     """Of the evaluations so far, if there are any."""
     lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []
@@ -323,8 +335,8 @@ def _best_mean(metrics: Path) -> float:
 
 
 def _with(
-    failed: DeviceFailed | None, records: Iterator[Record | SaveDue]
-) -> Iterator[Record | SaveDue]:
+    failed: DeviceFailed | None, records: Iterator[Record | Moment]
+) -> Iterator[Record | Moment]:
     """The records, with one more behind the first."""
     yield next(records)
     if failed is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from os import SEEK_END
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from relive.errors import InputError, MissingExtraError
 from relive.training.records import (
@@ -27,6 +27,15 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Called once, after the last record, also when the run broke off."""
+        ...
+
+
+@runtime_checkable
+class FollowsSteps(Protocol):
+    """A sink that is also told how far a run is of which nothing else is to be told."""
+
+    def steps_made(self, step: int) -> None:
+        """Called once a minute while there is no record of progress."""
         ...
 
 

@@ -50,7 +50,7 @@ class DeviceIntake(Intake):
         super().__init__(state, operations, layout, resets)
         self._device = state.words.device
         self.refresh()
-        self._slots = Slots(self.steps.nbytes, STEPS_SENT)
+        self._slots = Slots(self.steps.nbytes, self._device, STEPS_SENT)
         self._sent = torch.zeros_like(self.steps, device=self._device)
         self._columns: list[PackedColumn] | None = None  # of a step that is on the device
         self._ended: NDArray[np.bool_] | None = None
@@ -80,7 +80,7 @@ class DeviceIntake(Intake):
             **own,
         }
         if on_host or not _any_on_device([values, final_obs]):
-            refuse_capture()
+            refuse_capture(self._device)
             super().take(obs, action, reward, next_obs, terminated, truncated, final_obs, own)
             self._columns = None
             self._ended = (self._flags[0] | self._flags[1]).numpy() != 0
@@ -120,7 +120,7 @@ class DeviceIntake(Intake):
     def stream(self, values: Mapping[str, Any], num_lanes: int | None, *, on_host: bool) -> Stream:
         """As `Intake.stream`; what is on the device stays there unless it is wanted on the host."""
         if on_host:
-            refuse_capture()
+            refuse_capture(self._device)
         return Stream(self._layout, values, num_lanes, on_host=on_host)
 
     def extend(self, piece: Piece, lanes: range, *, ready_made: bool) -> None:
@@ -154,6 +154,10 @@ class DeviceIntake(Intake):
     def ready(self, batch_size: int) -> bool:
         """Whether `batch_size` rows are held for sure; their priorities are not known."""
         return self.rows >= batch_size
+
+    def memory(self) -> list[Tensor]:
+        """As `Intake.memory`."""
+        return [self._sent]
 
     def refresh(self) -> None:
         """The state is new, or has been replaced: look at it (waits)."""

@@ -123,6 +123,10 @@ class Intake:
         """Whether `batch_size` rows are held and something can be drawn."""
         return self.rows >= batch_size and bool(self._ops.can_draw(self._state))
 
+    def memory(self) -> list[Tensor]:
+        """What it keeps on a GPU, besides the state."""
+        return []
+
     def refresh(self) -> None:
         """The state has been replaced."""
 

@@ -56,7 +56,7 @@ class Stream:
         on_host: bring what is on a GPU to host memory (waits); else it stays there.
 
     Raises:
-        InputError: a shape or dtype that does not fit.
+        InputError: a shape or dtype that does not fit, or a discount that no steps have.
     """
 
     def __init__(
@@ -83,6 +83,8 @@ class Stream:
         self._on_host = on_host
         self._longest = max(1, PIECE_BYTES // (self._lanes * layout.row_bytes))
         self._columns = check_columns(layout, values, given)
+        if "discount" in values:
+            _require_discounts(self._columns)
 
     def pieces(self) -> Iterator[Piece]:
         """The steps, in memory that a kernel can read."""
@@ -113,10 +115,34 @@ def host_flags(
     ended = np.zeros(shape, bool)
     for column, value in columns:
         if column.name in ("terminated", "truncated"):
-            if isinstance(value, Tensor) and not value.is_cpu:
+            if _is_elsewhere(value):
                 return None
             ended |= np.asarray(value).reshape(shape) != 0
     return ended
+
+
+def _require_discounts(columns: list[tuple[Column, Any]]) -> None:
+    """Refuse discounts outside of [0, 1], or above 0 behind a terminal state, as they are stored.
+
+    What is on a GPU is not looked at: the host would wait for it.
+    """
+    given = {column.name: (column, value) for column, value in columns}
+    stored, _ = packed_form(*given["discount"], on_host=False)
+    _, terminated = given["terminated"]
+    if _is_elsewhere(stored):
+        return
+    discount = np.asarray(stored)
+    most = np.ones(discount.shape, bool) if _is_elsewhere(terminated) else ~np.asarray(terminated)
+    right = (discount >= 0) & (discount <= most)
+    if not right.all():
+        at = tuple(np.argwhere(~right)[0].tolist())
+        expected = "a number in [0, 1]" if most[at] else "0 where terminated: nothing comes after"
+        place = ", ".join(map(str, at))
+        raise InputError(f"discount[{place}] is {discount[at]:g}, expected {expected}")
+
+
+def _is_elsewhere(value: Any) -> bool:
+    return isinstance(value, Tensor) and not value.is_cpu
 
 
 def _never(like: Any, shape: tuple[int, ...]) -> Any:

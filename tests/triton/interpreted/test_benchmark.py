@@ -2,16 +2,18 @@
 
 import json
 from dataclasses import replace
+from threading import Event
 
 import pytest
 import torch
 
+from benchmarks.gpu import __main__ as program
 from benchmarks.gpu import training
-from benchmarks.gpu.__main__ import main
+from benchmarks.gpu.__main__ import is_lost, main
 from benchmarks.gpu.checks import CHECKS
 from benchmarks.gpu.flow import FLOW
 from benchmarks.gpu.rivals import Rebuilt, Rows
-from benchmarks.gpu.sections import SECTIONS
+from benchmarks.gpu.sections import OTHERWISE, SECTIONS
 from benchmarks.gpu.segment_tree import SegmentTree
 from benchmarks.gpu.training import TRAINING, WAYS, loop_of
 from benchmarks.gpu.workload import TINY
@@ -89,3 +91,28 @@ def test_the_program_writes_results_and_a_page_and_says_whether_all_went_well(tm
     assert status == (0 if results["sections"]["memory"]["ok"] else 1)
     assert results["machine"]["gpu"] == "Pretended GPU"
     assert (tmp_path / "gpu.md").read_text().startswith("# On Pretended GPU\n")
+
+
+def test_a_section_that_hangs_is_written_down_and_the_rest_goes_on_elsewhere(tmp_path, monkeypatch):
+    file, goes_on, told = tmp_path / "gpu.json", Event(), []
+
+    def again(_):
+        told.append(json.loads(file.read_text())["sections"]["stuck"])
+        goes_on.set()
+
+    monkeypatch.setattr(program, "again", again)
+    monkeypatch.setattr(program, "GRACE", 0.1 - OTHERWISE)
+    monkeypatch.setattr(program, "SECTIONS", {"stuck": lambda *_: {"woken": goes_on.wait(30)}})
+    with pretended():
+        main(["--tiny", "--save", str(file)])
+    assert [one["error"] for one in told] == ["hangs"]
+
+
+def test_behind_a_capture_that_cuda_broke_off_the_rest_goes_on_in_a_new_process():
+    with pretended():
+        device = torch.device("cuda")
+        x = torch.zeros(1, device=device)
+        assert not is_lost(device)
+        with pytest.raises(RuntimeError), torch.cuda.graph(torch.cuda.CUDAGraph()):
+            x.item()
+        assert is_lost(device)

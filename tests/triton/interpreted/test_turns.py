@@ -3,6 +3,7 @@
 The pretended device raises OrderError where two streams use one memory and neither waits.
 """
 
+import gc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -13,7 +14,7 @@ from relive import ReplayBuffer
 from relive.ops.launch import launch
 from tests.triton.pretended import OrderError, pretended
 from tests.triton.sameness import assert_same_batch_there, assert_same_buffer_there
-from tests.triton.table import BATCH, Given, arrays, new_buffer
+from tests.triton.table import BATCH, Given, arrays, new_buffer, one_step
 
 
 @pytest.fixture
@@ -141,6 +142,32 @@ def test_no_event_is_recorded_while_all_calls_come_from_one_stream(device, monke
         assert len(seen) == 2  # behind the call before, and behind this one
 
 
+@pytest.mark.parametrize("name", ["add, arrays", "sample", "update_priorities"])
+def test_a_buffer_that_is_let_go_of_is_given_to_nobody_before_all_streams_are_done(device, name):
+    given = Given("ranks")
+    given.fill()
+    with torch.cuda.stream(side_stream()):
+        CALLS[name](given)
+    given.buffer = None
+    gc.collect()
+    device.memory.tell()
+
+
+@pytest.mark.parametrize("ahead", [1, 3])
+def test_batches_drawn_ahead_may_be_used_on_any_stream(device, ahead):
+    given, cpu = Given("proportional"), new_buffer("proportional", device="cpu")
+    given.fill()
+    cpu.extend(**given.times)
+    cpu.add(**given.step)
+    batches, others = given.buffer.batches(BATCH, ahead=ahead), cpu.batches(BATCH, ahead=ahead)
+    streams = [side_stream(), torch.cuda.default_stream(), side_stream()]
+    for stream in streams * 2:
+        with torch.cuda.stream(stream):
+            ids = next(batches).ids + 0  # the batch itself is gone at once
+        assert torch.equal(device.inner(ids), next(others).ids)
+        torch.cuda.synchronize()
+
+
 @contextmanager
 def current_device_at_launches(monkeypatch, number):
     """A list of which device is current when kernels are launched, where it was `number` before."""
@@ -243,3 +270,33 @@ def test_a_replay_is_no_call_of_the_buffer_so_its_stream_must_be_waited_for(devi
         given.buffer.sample(BATCH)
     torch.cuda.current_stream().wait_stream(side)
     given.buffer.sample(BATCH)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_capture_on_another_device_is_none_of_the_buffers(device, name, monkeypatch):
+    given = Given("proportional")
+    given.fill()
+    with current_device_at_launches(monkeypatch, 1):
+        current = torch.cuda.current_device
+        monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: current() == 1)
+        CALLS[name](given)
+
+
+def test_a_buffer_is_made_on_its_device_whichever_is_current(device, monkeypatch):
+    with current_device_at_launches(monkeypatch, 1) as seen:
+        buffer = new_buffer("ranks", device="cuda:0", on_failure="cpu")
+        buffer.add(**arrays(one_step(buffer)))
+        buffer.sample(BATCH)
+        buffer.resort()
+    assert set(seen) == {0}
+
+
+def test_a_buffer_with_rows_on_the_host_is_let_go_of_behind_its_kernels(device):
+    given = Given("rows on the host")
+    given.fill()
+    with torch.cuda.stream(side_stream()):
+        given.buffer.sample(BATCH)
+    given.buffer = None
+    gc.collect()
+    device.memory.tell()
+    assert not device.registered

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from relive import Proportional, RankBased
+from relive import Proportional, RankBased, ReplayBuffer
 from relive.ops import words as w
 from relive.ops.decide.cuda import stamps_of
 from relive.ops.update import cpu, cuda, reference
 from relive.ops.window.reference import held_ids
+from tests.faults.tagged import FIELDS, write
 from tests.properties.calls import Spec, errors
 from tests.triton.arguments import launches
 from tests.triton.checker import checked
@@ -114,6 +115,19 @@ def test_ids_that_were_never_given_out_are_skipped_and_counted():
     with checked():
         cuda.update(state, ids, torch.tensor([9.0] * 6 + [3.0, 5.0]), as_leaves=False)
     assert_same(state, expected)
+
+
+@pytest.mark.parametrize("most", [0, 4096])
+def test_by_rank_a_bad_error_before_any_other_is_that_of_a_new_row(most, monkeypatch):
+    monkeypatch.setattr(cuda, "ONE_PROGRAM", most)
+    buffer = write(ReplayBuffer(4, FIELDS, sampler=SAMPLERS["ranked, bad is largest"]), range(4))
+    state, expected = buffer._state, copy_of(buffer._state)
+    for values in ([np.inf, 2, np.nan, 1], [np.nan, 1, 0, -np.inf]):  # none before, then 2
+        given = torch.arange(4), torch.tensor(values)
+        reference.update(expected, *given, as_leaves=False)
+        with checked(shuffle=2):
+            cuda.update(state, *given, as_leaves=False)
+        assert_same(state, expected)
 
 
 def test_nothing_to_update_counts_as_an_update():

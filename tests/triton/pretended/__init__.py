@@ -7,10 +7,9 @@
         assert device.inner(x).tolist() == [0, 0, 0]
 
 `tensors` what lies on the device · `device` how operations run · `streams` in which order ·
-`graphs` capture and replay · `cuda` what `torch.cuda` is meanwhile.
+`memory` what becomes of it · `graphs` capture and replay · `cuda` what `torch.cuda` is meanwhile.
 
-Not there: `backward()`, resizing in place, and what becomes of
-memory that is let go of while another stream uses it (`record_stream` does nothing).
+Not there: `backward()`, and resizing in place.
 """
 
 from tests.triton.pretended.cuda import pretended

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import warnings
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -26,10 +28,30 @@ SYNC_DEBUG_MODES = {"default": 0, "warn": WARN, "error": ERROR}
 
 
 class Generator(torch.Generator):
-    """One of the device draws what one of the processor does, when it comes to it."""
+    """One of the device draws what one of the processor does, when it comes to it.
 
-    def __new__(cls, device: Any = "cpu") -> Generator:  # noqa: ARG004  # wherever it is asked for
-        return super().__new__(cls, "cpu")
+    Attributes:
+        is_captured: By a capture that CUDA has broken off; it refuses to draw.
+    """
+
+    def __new__(cls, device: Any = "cpu") -> Generator:
+        generator = super().__new__(cls, "cpu")
+        generator.place, generator.is_captured = torch.device(device), False
+        return generator
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is asked for."""
+        return self.place
+
+    def clone_state(self) -> Generator:
+        """Another one that draws the same."""
+        return Generator(self.place).set_state(self.get_state())
+
+    def graphsafe_set_state(self, other: Generator) -> None:
+        """Draw as another one does."""
+        self.set_state(other.get_state())
+        self.is_captured = other.is_captured
 
 
 @contextmanager
@@ -39,16 +61,22 @@ def pretended() -> Iterator[Device]:
     with ExitStack() as stack:
         stack.enter_context(tensors_of(device))
         stack.enter_context(patch.multiple(torch.cuda, **_names(device)))
+        stack.enter_context(
+            patch.object(torch._C, "_cuda_endAllocateToPool", device.end_allocations, create=True)
+        )
         stack.enter_context(patch.object(Launcher, "__call__", _launches(device)))
         stack.enter_context(patch.object(torch, "Generator", Generator))
         stack.enter_context(patch.object(threading.Thread, "run", _threads(device)))
         yield device
+        if device.registered:  # it is unpinned here, not where there is no device
+            gc.collect()
 
 
 def _names(device: Device) -> dict[str, Any]:
     """What stands in `torch.cuda`, by name."""
     streams = type("Stream", (Stream,), {"owner": device})
     default = streams()
+    pools = count(1)
 
     def set_sync_debug_mode(mode: int | str) -> None:
         if not device.sync_debug_mode_was_set:  # torch sets the mode, and then tells this once
@@ -77,8 +105,8 @@ def _names(device: Device) -> dict[str, Any]:
             multi_processor_count=132,
         ),
         "mem_get_info": lambda _=None: (device.free, device.total),
-        "empty_cache": lambda: None,
-        "synchronize": lambda _=None: device.wait("torch.cuda.synchronize", *device.streams),
+        "empty_cache": device.empty_cache,
+        "synchronize": lambda _=None: device.wait("torch.cuda.synchronize", everywhere=True),
         "set_sync_debug_mode": set_sync_debug_mode,
         "get_sync_debug_mode": lambda: device.sync_debug_mode,
         "Stream": streams,
@@ -89,6 +117,7 @@ def _names(device: Device) -> dict[str, Any]:
         "stream": lambda stream: _current(device, stream),
         "CUDAGraph": type("CUDAGraph", (CUDAGraph,), {"owner": device}),
         "graph": graph,
+        "graph_pool_handle": lambda: (0, next(pools)),
         "is_current_stream_capturing": lambda: device.stream.graph is not None,
         "cudart": lambda: _Runtime(device),
     }
@@ -108,7 +137,10 @@ class _Runtime:
         return 0
 
     def cudaHostUnregister(self, address: int) -> int:
-        del self._device.registered[address]
+        if self._device.registered.pop(address, None) is None:
+            return 1  # it was pinned for a device that is gone
+        if not self._device.is_idle():
+            self._device.memory.fault(f"memory of the host at {address:#x} is unpinned too early")
         return 0
 
 

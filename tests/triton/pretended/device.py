@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from tests.triton.pretended.call import ALLOCATIONS, Call, spoil
 from tests.triton.pretended.graphs import graph
+from tests.triton.pretended.memory import Memory
 from tests.triton.pretended.streams import Order, learn, not_in_capture
 from tests.triton.pretended.tensors import CUDA, DeviceTensor, memory_of
 from tests.triton.waits import WaitError, wait_of_operation
@@ -42,6 +43,7 @@ class Device:
         streams: All there are; the first is the default stream.
         seen: What the host knows to be done.
         has_failed: A call of CUDA that torch does not check; the next kernel is blamed for it.
+        taking: Pools of captures for which memory is taken.
     """
 
     device = CUDA
@@ -52,8 +54,10 @@ class Device:
         self.streams: list[Stream] = []
         self.seen: Seen = {}
         self.order = Order()
+        self.memory = Memory(self.order)
         self.sync_debug_mode, self.sync_debug_mode_was_set = 0, False
         self.has_failed = False
+        self.taking: list[object] = []
         self._lag = self._forbids = False
         self._lock = threading.RLock()
         self._current = threading.local()
@@ -113,30 +117,64 @@ class Device:
         with graph(captured):
             yield captured
 
-    def require_no_capture(self) -> None:
-        """Raise what CUDA does if a stream is being captured."""
-        if any(stream.graph is not None for stream in self.streams):
-            raise not_in_capture()
+    def require_no_capture(self, *, everywhere: bool = False) -> None:
+        """Raise what CUDA does if a stream is being captured; the capture is broken then.
 
-    def note_wait(self, reason: str) -> None:
+        Args:
+            everywhere: The call is about the whole device, so it does not matter which thread
+                captures, and in which mode.
+        """
+        for captured in filter(None, [stream.graph for stream in self.streams]):
+            is_ours = captured.thread == threading.get_ident()
+            if everywhere or is_ours or captured.mode == "global":
+                captured.is_refused |= not is_ours
+                raise not_in_capture()
+
+    def empty_cache(self) -> None:
+        """Give back what is kept for later, which torch cannot while it takes memory for a capture.
+
+        Raises:
+            RuntimeError: it does.
+        """
+        if self.taking:
+            raise RuntimeError("captures_underway.empty() INTERNAL ASSERT FAILED")
+
+    def end_allocations(self, _: int, pool: object) -> None:
+        """No more memory is taken for a capture.
+
+        Raises:
+            RuntimeError: none was.
+        """
+        if pool not in self.taking:
+            raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
+        self.taking.remove(pool)
+
+    def note_wait(self, reason: str, *, everywhere: bool = False) -> None:
         """The host is about to wait.
 
         Raises:
             AcceleratorError: a stream is being captured.
             WaitError: waits are forbidden.
         """
-        self.require_no_capture()
+        self.require_no_capture(everywhere=everywhere)
         if self._forbids:
             raise WaitError(reason)
         self.waits.append(reason)
 
-    def wait(self, reason: str, *streams: Stream) -> None:
-        """The host waits until these streams have done what they were given."""
+    def wait(self, reason: str, *streams: Stream, everywhere: bool = False) -> None:
+        """The host waits until these streams, or all, have done what they were given."""
+        streams = tuple(self.streams) if everywhere else streams
         with self._lock:
-            self.note_wait(reason)
+            self.note_wait(reason, everywhere=everywhere)
             for stream in streams:
                 stream.run(stream.issued)
                 learn(self.seen, stream.now())
+
+    def is_idle(self) -> bool:
+        """Whether the host knows that all is done, and nothing is being captured."""
+        is_captured = any(stream.graph is not None for stream in self.streams)
+        is_done = all(self.seen.get(one, 0) == one.issued for one in self.streams)
+        return is_done and not is_captured
 
     def _note_hidden_wait(self, reason: str) -> None:
         """One that nobody asked for; CUDA's own check knows these."""
@@ -199,6 +237,7 @@ class Device:
             reason = wait_of_operation(call.packet, args, kwargs, self.is_pinned)
             if reason:
                 self._note_hidden_wait(f"{call.packet}: {reason}")
+            self.memory.tell()
             if not call.is_instant:
                 self._tell_failure()
                 self._use(call.tensors, call.written)
@@ -229,6 +268,8 @@ class Device:
             is_known = call.pins or call.gives_ours
             filled_by = self.stream if is_known and not call.is_instant else None
             self.order.renew(_address(memory), filled_by)
+            if call.gives_ours:
+                self.memory.make(memory.untyped_storage(), self.stream)
 
     def launch(self, kernel: Any, grid: Any, args: Any, constants: dict[str, Any]) -> None:
         """Starts a kernel; it counts as one that writes to all it is given, and to nothing else.
@@ -244,6 +285,7 @@ class Device:
                         f"Pointer argument (at {number}) cannot be accessed from Triton (cpu "
                         "tensor?)"
                     )
+            self.memory.tell()
             self._tell_failure()
             self._use(tensors, tensors)
             args, constants = tree_map(_memory, (args, constants))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -21,6 +22,9 @@ class CUDAGraph:
         works: What was captured; as on CUDA, nothing of it was done by that.
         reads, writes: First addresses of the memory that it uses.
         is_refused: Whether something in it was.
+        thread: That captures it.
+        mode: In which CUDA looks for what cannot be captured: in all threads ("global"), or in this
+            one ("thread_local").
     """
 
     owner: ClassVar[Device]
@@ -31,17 +35,23 @@ class CUDAGraph:
         self.reads: set[int] = set()
         self.writes: set[int] = set()
         self.is_capturing = self.is_whole = self.is_refused = False
+        self._pool: object = None
+        self._generators: list[Any] = []
+        self.thread, self.mode = get_ident(), "global"
 
     def register_generator_state(self, generator: torch.Generator) -> None:
-        """Nothing: each replay draws from the generator itself."""
+        """Each replay draws from the generator itself."""
+        self._generators.append(generator)
 
     def capture_begin(self, pool: object = None, capture_error_mode: str = "global") -> None:
         """The current stream is captured from here on."""
-        del pool, capture_error_mode
         stream = self.owner.stream
-        self.owner.require_no_capture()
+        self.owner.require_no_capture(everywhere=True)
+        self.thread, self.mode = get_ident(), capture_error_mode
         if stream is self.owner.streams[0]:
             raise not_in_capture()
+        self._pool = pool or (id(self), 0)
+        self.owner.taking.append(self._pool)
         stream.graph, self.is_capturing = self, True
 
     def capture_end(self) -> None:
@@ -51,9 +61,12 @@ class CUDAGraph:
             if stream.graph is self:
                 stream.graph = None
         if self.is_refused:
+            for generator in self._generators:
+                generator.is_captured = True
             raise torch.AcceleratorError(
                 "CUDA error: operation failed due to a previous error during capture"
             )
+        self.owner.taking.remove(self._pool)
         self.is_whole = True
 
     def replay(self) -> None:
@@ -75,16 +88,17 @@ class CUDAGraph:
         self.works.clear()
         self.is_whole = False
 
-    def pool(self) -> tuple[int, int]:
-        """A number for the memory of the graph."""
-        return 0, id(self)
+    def pool(self) -> object:
+        """Numbers for the memory of the graph."""
+        return self._pool
 
 
 class graph:  # noqa: N801 - as torch calls it
     """Captures what is done inside, on a stream of its own.
 
     As in torch, a capture that CUDA has refused something in ends with an error of its own, and
-    leaves its stream the current one.
+    leaves its stream the current one. As in torch before 2.13, memory goes on being taken for it,
+    and generators go on being captured.
     """
 
     def __init__(
@@ -100,10 +114,11 @@ class graph:  # noqa: N801 - as torch calls it
 
     def __enter__(self) -> None:
         torch.cuda.synchronize()
+        torch.cuda.empty_cache()
         self.on_stream.__enter__()
         self.cuda_graph.capture_begin(*self.how)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self.cuda_graph.is_refused = isinstance(error, torch.AcceleratorError)
+        self.cuda_graph.is_refused |= isinstance(error, torch.AcceleratorError)
         self.cuda_graph.capture_end()
         self.on_stream.__exit__(kind, error, trace)

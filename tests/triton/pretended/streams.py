@@ -171,6 +171,12 @@ class Order:
         if stream is not None:
             self._written[address] = stream, stream.issued
 
+    def uses(self, address: int) -> Seen:
+        """Up to where each stream uses a memory: who wrote last, and who read that."""
+        last = dict([self._written[address]] if address in self._written else [])
+        learn(last, self._read.get(address, {}))
+        return last
+
     def note(self, stream: Stream, reads: Iterable[int], writes: Iterable[int]) -> None:
         """What the next work of a stream uses.
 

@@ -59,6 +59,8 @@ class DeviceTensor(Tensor):
     def record_stream(self, stream: Any) -> None:
         if not isinstance(stream, torch.cuda.Stream):
             raise TypeError(f"record_stream takes a stream; given {stream!r}")
+        assert self.owner is not None
+        self.owner.memory.record(self.untyped_storage().data_ptr(), stream)
 
     def __repr__(self) -> str:
         return f"{self.detach().cpu()!r}".removesuffix(")") + f", device='{CUDA}')"
@@ -114,7 +116,8 @@ REPLACED = {
 class _Calls(TorchFunctionMode):
     """Replaces a few calls, and gives "cuda" its number, which torch asks the guard for.
 
-    Not where a device is only named: "cuda" is not equal to "cuda:0".
+    Not where a device is only named: "cuda" is not equal to "cuda:0". Here generators are still
+    those that were given.
     """
 
     def __torch_function__(
@@ -122,6 +125,8 @@ class _Calls(TorchFunctionMode):
     ) -> Any:
         if function is torch.device:
             return function(*args, **(kwargs or {}))
+        if getattr((kwargs or {}).get("generator"), "is_captured", False):
+            raise RuntimeError("Offset increment outside graph capture encountered unexpectedly.")
         numbered = {name: _numbered(value) for name, value in (kwargs or {}).items()}
         return REPLACED.get(function, function)(*map(_numbered, args), **numbered)
 

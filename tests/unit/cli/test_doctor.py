@@ -192,7 +192,7 @@ BLOCKED = ("gymnasium", "safetensors", "matplotlib", "tensorboard", "triton")
         (
             ("tyro", *BLOCKED),
             "from relive.cli.main import main; main(['doctor'])",
-            "relive: tyro or rich is not installed: pip install 'relive[train]'",
+            "relive: tyro is not installed: pip install 'relive[train]'",
         ),
         (BLOCKED, "import relive.cli.doctor; print('imported')", "imported"),
     ],

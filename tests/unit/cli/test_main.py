@@ -36,11 +36,18 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     "command", ["eval", "record", "export", "report", "watch", "doctor", "bench", "plan", TRAIN]
 )
-def test_each_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_command_has_help_that_fits(
+    command: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as ended:
         main([*command.split(), "--help"])
     assert ended.value.code == 0
-    assert "--help" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert any("--help" in line for line in lines)
+    assert not [line for line in lines if len(line) > 80]
 
 
 def test_train_without_an_environment_has_help_too(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from inspect import cleandoc
 from typing import Literal
 
 import pytest
 
+from relive.agents.kinds import CONFIGS
 from relive.cli.options import console, option_names, parse, value_of
+from relive.cli.record import RecordOptions
 from relive.closest import ranked, unknown
 from relive.errors import ConfigError
+from relive.training.config import ReplayConfig, TrainConfig
+from relive.training.demonstrations import DemosConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,3 +115,15 @@ def test_a_pipe_is_as_wide_as_columns_says(
     if columns is not None:
         monkeypatch.setenv("COLUMNS", columns)
     assert console().width == width
+
+
+@pytest.mark.parametrize(
+    "settings", [TrainConfig, ReplayConfig, DemosConfig, RecordOptions, *CONFIGS.values()]
+)
+def test_what_is_told_of_a_setting_is_told_in_python_too_and_breaks_nowhere(settings: type) -> None:
+    told = cleandoc(settings.__doc__ or "").partition("Attributes:\n")[2].partition("\n\n")[0]
+    lines = told.splitlines()
+    names = [line.partition(":")[0].strip() for line in lines if not line.startswith(" " * 8)]
+    assert names == [field.name for field in fields(settings)]
+    # a line of anything but words is a paragraph to tyro
+    assert all(line.strip()[0].isalpha() for line in lines)

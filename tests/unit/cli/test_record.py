@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import minari
 import numpy as np
 import pytest
+from minari.dataset.minari_dataset import parse_dataset_id
 
 from relive.cli.main import main
 from relive.demos import read
+from relive.demos.recording import dataset_id
 from relive.envs.experts import EXPERTS
 from relive.training import evaluate, load_policy
 from relive.training.recording import recording_seeds
@@ -50,6 +52,45 @@ def test_an_expert_is_recorded_for_minari_and_for_us(
     obs, _ = env.reset(seed=found[0].seed)
     assert np.array_equal(obs, found[0].obs[0])
     env.close()
+
+
+@pytest.mark.parametrize("name", ["car-v0", "mine/car-v1", "our/own/mountain_car-v12"])
+def test_below_the_folder_of_minari_a_dataset_is_found_by_its_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "all"))
+    monkeypatch.chdir(tmp_path)
+    assert main([*PUMP, "--out", f"all/{name}"]) == 0
+    assert list(minari.list_local_datasets()) == [name]
+    assert minari.load_dataset(name).total_episodes == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "better"),
+    [
+        ("car", "car-v0"),
+        ("mine/mountain car-v1", "mountain-car-v1"),
+        ("m/car-v0", "car-v0"),  # of one letter Minari takes none
+        ("data/car-v0", "car-v0"),  # a folder with data in it is a dataset itself
+        (".", "all-v0"),
+    ],
+)
+def test_below_the_folder_of_minari_a_name_that_it_would_not_list_is_refused(
+    name: str,
+    better: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "all"))
+    assert main([*PUMP, "--out", str(tmp_path / "all" / name)]) == 2
+    assert f"name it {better}" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["car", "-v0", "v0", "data", "ein auto.v2", "車", "..."])
+def test_elsewhere_any_place_will_do_and_minari_takes_the_name(name: str, tmp_path: Path) -> None:
+    assert parse_dataset_id(dataset_id(tmp_path / "x" / name))[2] in (0, 2)
 
 
 def test_the_line_it_ends_with_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -208,6 +208,42 @@ def test_a_run_whose_lock_is_let_go_was_killed_however_short_ago(run: Path) -> N
     assert "killed?" in " ".join(once(run, width=120))
 
 
+BROKEN_OFF = {
+    "interrupted": {**ENDED, "interrupted": True},
+    "failed": {**ENDED, "interrupted": True, "error": "ValueError: the arm has gone"},
+}
+
+
+@pytest.mark.parametrize("how", [*BROKEN_OFF, "killed"])
+def test_of_a_run_that_has_broken_off_the_command_that_goes_on_is_told(
+    tmp_path: Path, how: str
+) -> None:
+    run = tmp_path / "a long name" / ("x" * 90)
+    run.parent.mkdir()
+    write(run, [*HALF, *filter(None, [BROKEN_OFF.get(how)])])
+    os.utime(run / "metrics.jsonl", (time.time() - 1000,) * 2)
+    command = f"go on   relive train --resume '{run}'"
+    assert "go on " not in "\n".join(once(run))  # it was never saved
+    (run / "checkpoint").mkdir()
+    (run / "checkpoint" / "manifest.json").write_text("{}")
+    assert once(run)[-1] == command
+    write(run, [ENDED])
+    assert "go on " not in "\n".join(once(run))
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_it_is_told_too_when_a_run_breaks_off_while_it_is_followed(
+    run: Path, is_terminal: bool
+) -> None:
+    write(run, [*HALF, BROKEN_OFF["interrupted"]])
+    (run / "checkpoint").mkdir()
+    (run / "checkpoint" / "manifest.json").write_text("{}")
+    file = io.StringIO()
+    out = Console(file=file, force_terminal=is_terminal, width=80, color_system=None)
+    Watcher(run, out).follow(0.25)
+    assert file.getvalue().endswith(f"go on   relive train --resume {run}\n")
+
+
 class Training:
     """Stands in for time that passes: each time it is asked to wait, something happens."""
 

@@ -524,3 +524,87 @@ def test_a_dict_of_observations_for_one_array_says_so(tmp_path):
     path = written("robomimic", tmp_path, files.known((2,)))
     with pytest.raises(InputError, match=r"the file has a dict of \['cube', 'hand'\]"):
         load(made(), path, done_means="truncated")
+
+
+def as_dicts(episodes):
+    """Episodes as arrays: the first with the observation after it in `obs`."""
+    made = [
+        {
+            "obs": e.obs[:-1],
+            "action": e.action,
+            "reward": e.reward,
+            "next_obs": e.obs[1:],
+            "terminated": e.ends & e.terminated,
+            "truncated": e.ends & (not e.terminated),
+        }
+        for e in episodes
+    ]
+    del made[0]["next_obs"], made[0]["truncated"]
+    return [{**made[0], "obs": episodes[0].obs}, *made[1:]]
+
+
+@pytest.mark.parametrize("kind", ["dicts", "demonstrations", "an iterator of lists"])
+def test_episodes_that_are_given_are_loaded_as_those_of_a_file(kind, tmp_path):
+    known = files.known((4, 1, 3))
+    path = written("minari", tmp_path, known)
+    given = list(read(path)) if kind == "demonstrations" else as_dicts(known)
+    if kind == "an iterator of lists":
+        given = ({name: values.tolist() for name, values in one.items()} for one in given)
+    buffer, expected = (made(n_step=2) for _ in range(2))
+    loaded, of_file = load(buffer, given), load(expected, path)
+    assert (loaded.path, loaded.format) == (None, None)
+    assert (loaded.episodes, loaded.rows, loaded.pinned) == (3, 8, True)
+    assert loaded.returns == pytest.approx(of_file.returns)
+    for name in ("obs", "action", "reward", "next_obs", "discount"):
+        assert torch.equal(getattr(buffer.all(), name), getattr(expected.all(), name))
+    buffer.check()
+
+
+def test_episodes_that_are_given_say_what_they_are(tmp_path):
+    given = [
+        {**one, "success": won}
+        for one, won in zip(as_dicts(files.known()), (True, False, True), strict=True)
+    ]
+    loaded = load(made(), given, where=Filter(successful_only=True))
+    assert (loaded.episodes, loaded.skipped) == (2, 1)
+    with pytest.raises(InputError, match=r"^none of its 3 episodes passes"):
+        load(made(), given, where=Filter(min_return=1e9))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"terminated": None}, r"episode 1: missing: \['terminated'\]"),
+        ({"rewrad": 0}, r"unknown: \['rewrad'\]; did you mean 'reward'"),
+        ({"dones": 0}, "dones is either terminated or truncated"),
+        ({"next_obs": None}, "episode 1: give next_obs, or 3 obs: one after the last of 2 steps"),
+        ({"action": np.zeros((5, 2))}, r"episode 1: 2 rewards, but actions \[5\]"),
+        ({"obs": [[1, 2, 3], [1]]}, "episode 1: "),
+        ({"obs": np.zeros((2, 7))}, r"episode 1: obs: given shape"),
+        ({"reward": 3.0}, "episode 1: "),
+        ({"reward": [0.0, np.nan]}, "episode 1: reward of step 1 holds nan"),
+    ],
+)
+def test_episodes_that_are_given_wrongly_leave_the_buffer_as_it_was(change, said):
+    given = as_dicts(files.known([2, 2]))
+    given[1] = {name: v for name, v in (given[1] | change).items() if v is not None}
+    buffer = made()
+    with pytest.raises(InputError, match=said):
+        load(buffer, given)
+    assert buffer.stats()["added"] == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "kind", "said"),
+    [
+        (3, {}, InputError, "episodes are a list of them; given 3"),
+        ([3], {}, InputError, "episode 0 is a dict of arrays or a Demonstration; given 3"),
+        ({"obs": 1}, {}, InputError, "episode 0 is a dict of arrays or a Demo.*; given 'obs'"),
+        ([], {}, InputError, "no episodes in it"),
+        ([], {"format": "d4rl"}, ConfigError, "format 'd4rl' does nothing with episodes that are"),
+        ([], {"last_step": "drop"}, ConfigError, "last_step 'drop' does nothing with episodes"),
+    ],
+)
+def test_what_is_no_list_of_episodes_is_refused(source, options, kind, said):
+    with pytest.raises(kind, match=said):
+        load(made(), source, **options)

@@ -6,6 +6,7 @@ import gymnasium as gym
 import minari
 import numpy as np
 import pytest
+import torch
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 from minari.data_collector import EpisodeBuffer
@@ -55,6 +56,7 @@ def drawn(space, count):
 
 def official(folder, space, lengths=(4, 2), action=VECTOR, **settings):
     """A dataset by Minari's writer, and the values that went in."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
     storage = MinariStorage.new(folder, space, action, **settings)
     storage.update_metadata({"dataset_id": "x-v0", "minari_version": minari.__version__})
     given = []
@@ -248,3 +250,44 @@ def test_what_minari_cannot_say_is_refused(tmp_path):
     with pytest.raises(InputError, match="episode 0 has no steps"):
         write_minari(tmp_path / "out", cut, env)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_dataset_is_found_by_the_name_that_minari_has_for_it(tmp_path, monkeypatch):
+    root, space = tmp_path / "root", SPACES["a vector"]
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(root))
+    official(root / "my" / "vectors-v0" / "data", space)
+    monkeypatch.chdir(tmp_path)
+    buffers = [ReplayBuffer(50, fields_of(Spaces(space))) for _ in range(2)]
+    assert load(buffers[0], "my/vectors-v0").path == root / "my" / "vectors-v0"
+    assert len(list(read("my/vectors-v0"))) == 2
+    dataset = minari.load_dataset("my/vectors-v0")
+    assert load(buffers[1], dataset).rows == 6
+    assert torch.equal(buffers[0].all().obs, buffers[1].all().obs)
+    some = dataset.filter_episodes(lambda episode: episode.id == 1)
+    with pytest.raises(InputError, match="only 1 of its episodes are given; choose some by where"):
+        read(some)
+    said = "there is no file or folder my/vector-v0 to .*, nor a dataset .*root/my/vector-v0 of Min"
+    with pytest.raises(InputError, match=said):
+        read("my/vector-v0")
+
+
+def test_minari_keeps_datasets_at_home_if_nothing_else_is_said(tmp_path, monkeypatch):
+    monkeypatch.delenv("MINARI_DATASETS_PATH", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    official(tmp_path / ".minari/datasets/vectors-v0/data", SPACES["a vector"])
+    assert len(list(read("vectors-v0"))) == 2
+    assert minari.load_dataset("vectors-v0").total_episodes == 2
+
+
+def test_arrays_of_ones_own_become_a_dataset(tmp_path):
+    env = Spaces(VECTOR, Box(-1, 1, (2,), np.float32))
+    known = files.known((3,))[0]
+    episode = {"obs": known.obs, "action": known.action, "reward": known.reward,
+               "terminated": known.ends}  # fmt: skip
+    write_minari(tmp_path / "own", [episode], env)
+    (again,) = read(tmp_path / "own")
+    assert np.array_equal(again.next_obs, known.obs[1:])
+    assert again.ended == "terminated"
+    with pytest.raises(InputError, match=r"episode 0: missing: .*'reward'"):
+        write_minari(tmp_path / "other", [{"obs": known.obs}], env)
+    assert not (tmp_path / "other").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import shutil
 import sys
 from contextlib import suppress
@@ -335,6 +336,33 @@ def test_counts_that_do_not_fit_are_noticed(tmp_path):
     refused(path, CorruptError, "demo_0: 3 steps, but num_samples is 7", done_means="truncated")
 
 
+def test_counts_of_robomimic_are_compared_where_episodes_do_not_tell_theirs(tmp_path):
+    path = files.robomimic(tmp_path, files.known((3, 2)))
+    with h5py.File(path, "a") as file:
+        del file["data/demo_1"].attrs["num_samples"]
+        assert file["data"].attrs["total"] == 5
+    assert load(buffer("robomimic"), path, done_means="truncated").rows == 5
+    with h5py.File(path, "a") as file:
+        file["data"].attrs["total"] = 500
+    refused(path, CorruptError, "5 steps, but total is 500", done_means="truncated")
+
+
+@pytest.mark.parametrize("kind", ["hdf5", "arrow"])
+@pytest.mark.parametrize("told", [999, 4, -5, 5.5, "5", True])
+def test_minari_has_as_many_steps_as_its_metadata_tells(kind, told, tmp_path):
+    writer = files.minari_arrow if kind == "arrow" else files.minari_hdf5
+    (tmp_path / "demos").mkdir()
+    writer(tmp_path / "demos", files.known((3, 2)))
+    path = tmp_path / "demos"
+    metadata = path / "metadata.json"
+    known = json.loads(metadata.read_text()) if metadata.exists() else {}
+    metadata.write_text(json.dumps(known | {"total_steps": told}))
+    refused(path, CorruptError, rf"5 steps, but metadata.json has total_steps {told}$")
+    assert load(buffer(), path, limit=2).rows == 5  # nothing is read behind the last
+    metadata.write_text(json.dumps(known | {"total_steps": 5}))
+    assert load(buffer(), path).rows == 5
+
+
 def test_missing_files_of_a_dataset_are_noticed(tmp_path):
     path = files.lerobot(tmp_path / "robot", files.known((3, 2)), files=2)
     (path / "data/chunk-000/file-001.parquet").unlink()
@@ -345,6 +373,40 @@ def test_missing_files_of_a_dataset_are_noticed(tmp_path):
     path = files.minari_arrow(tmp_path / "arrow", files.known((3, 2)))
     shutil.rmtree(path / "1")
     refused(path, CorruptError, r"1/part-0.arrow: metadata.json cannot be read")
+
+
+INDEX_TABLES = [
+    ({"episode_index": [0, 0, 2]}, "episode 0 where 1 should be"),
+    ({"episode_index": [0, 1, 3]}, "episode 3 where 2 should be"),
+    ({"episode_index": [-1, 0, 1]}, "episode -1 where 0 should be"),
+    ({"length": [2.9, 3.0, 1.0]}, "length has float64 of shape (3,), expected a whole number"),
+    ({"data/file_index": [False] * 3}, "data/file_index has bool of shape (3,)"),
+    ({"episode_index": [[0], [1], [2]]}, "episode_index has int64 of shape (3, 1)"),
+]
+
+
+@pytest.mark.parametrize(("columns", "said"), INDEX_TABLES)
+def test_an_index_names_each_episode_once_in_whole_numbers(columns, said, tmp_path):
+    path = files.lerobot(tmp_path / "robot", files.known((2, 3, 1)))
+    file = path / "meta/episodes/chunk-000/file-000.parquet"
+    table = pq.read_table(file).to_pydict()
+    pq.write_table(pa.table(table | columns), file)
+    refused(path, CorruptError, re.escape(said), **SAID["lerobot"])
+
+
+@pytest.mark.parametrize("whole_file", [False, True])
+def test_frames_of_episodes_that_the_index_does_not_name_are_noticed(whole_file, tmp_path):
+    path = files.lerobot(tmp_path / "robot", files.known((2, 3, 1)), files=3 if whole_file else 1)
+    index, info = path / "meta/episodes/chunk-000/file-000.parquet", path / "meta/info.json"
+    pq.write_table(pq.read_table(index).slice(0, 2), index)
+    told = json.loads(info.read_text()) | {"total_episodes": 2, "total_frames": 5}
+    info.write_text(json.dumps(told))
+    said = "file-002.parquet: 1 frames, but meta/episodes 0"
+    if not whole_file:
+        said = "file-000.parquet: 6 frames, but meta/episodes 5"
+    refused(path, CorruptError, said, **SAID["lerobot"])
+    loaded = load(buffer(), path, limit=2, **SAID["lerobot"])  # looks no further
+    assert loaded.rows == 5
 
 
 def test_frames_out_of_order_and_of_other_counts_are_noticed(tmp_path):

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from relive.gpu import pinned
+from relive.gpu import capture, pinned, readback
 
 
 class Device:
@@ -57,6 +57,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     monkeypatch.setattr(torch.cuda, "stream", nullcontext)
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda *_: None)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _: "stream")
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: device.capturing)
+    for module in (capture, readback):
+        monkeypatch.setattr(module, "is_captured", lambda _: device.capturing)
     monkeypatch.setattr(pinned, "pinned_memory", lambda n: torch.zeros(n, dtype=torch.uint8))
     return device

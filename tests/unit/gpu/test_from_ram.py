@@ -162,16 +162,21 @@ def test_the_copies_do_not_run_behind_the_work_of_the_stream_in_use(gpu: Device)
     assert here not in side.seen  # the copies wait for nothing
 
 
+@pytest.mark.parametrize("is_resumed", [False, True])
 def test_memory_that_the_stream_in_use_still_reads_is_kept_from_the_copies(
-    gpu: Device, monkeypatch: pytest.MonkeyPatch
+    gpu: Device, is_resumed: bool
 ) -> None:
-    batches, kept = filled().batches(B, ahead=1, device="cuda"), []
-    monkeypatch.setattr(
-        "tests.triton.pretended.tensors.DeviceTensor.record_stream",
-        lambda tensor, stream: kept.append((tensor.data_ptr(), stream)),
-    )
-    batch = next(batches)
-    assert kept == [(batch._arena.data_ptr(), torch.cuda.current_stream())]
+    gpu.lag = False
+    buffer = filled()
+    batches, sides = buffer.batches(B, ahead=2, device="cuda"), [torch.cuda.Stream() for _ in "ab"]
+    for _ in range(4):
+        for side in sides:
+            if is_resumed:
+                state, batches = batches.state_dict(), buffer.batches(B, ahead=2, device="cuda")
+                batches.load_state_dict(state)
+            with torch.cuda.stream(side):
+                next(batches).obs.sum()
+    gpu.memory.tell()
 
 
 def test_it_may_be_used_on_any_stream(gpu: Device) -> None:

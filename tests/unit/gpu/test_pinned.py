@@ -6,6 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
 from relive.errors import InputError, UnsupportedError
 from relive.gpu.pinned import Slot, Slots, pinned_memory
@@ -13,7 +14,7 @@ from relive.gpu.pinned import Slot, Slots, pinned_memory
 if TYPE_CHECKING:
     from tests.unit.gpu.conftest import Device
 
-STREAM = "stream"
+STREAM, THERE = "stream", torch.device("cuda", 0)
 
 
 def send(slots: Slots) -> int:
@@ -24,24 +25,24 @@ def send(slots: Slots) -> int:
 
 
 def test_a_slot_has_the_bytes_that_were_asked_for(device: Device) -> None:
-    assert Slots(24).take().memory.shape == (24,)
+    assert Slots(24, THERE).take().memory.shape == (24,)
 
 
 def test_a_slot_whose_copy_is_over_is_used_again(device: Device) -> None:
-    slots = Slots(8)
+    slots = Slots(8, THERE)
     first = send(slots)
     device.done = 1
     assert send(slots) == first
 
 
 def test_a_slot_whose_copy_is_under_way_is_left_alone(device: Device) -> None:
-    slots = Slots(8, most=4)
+    slots = Slots(8, THERE, most=4)
     assert len({send(slots) for _ in range(4)}) == 4
     assert device.waited == []
 
 
 def test_when_as_many_as_allowed_are_under_way_the_oldest_is_waited_for(device: Device) -> None:
-    slots = Slots(8, most=3)
+    slots = Slots(8, THERE, most=3)
     sent = [send(slots) for _ in range(3)]
     assert [send(slots) for _ in range(4)] == [*sent, sent[0]]
     assert device.waited == [1, 2, 3, 4]
@@ -51,14 +52,14 @@ def test_while_there_may_be_more_only_the_oldest_is_asked_for(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Slot] = []
-    slots, is_free = Slots(8, most=3), Slot.is_free
+    slots, is_free = Slots(8, THERE, most=3), Slot.is_free
     monkeypatch.setattr(Slot, "is_free", lambda slot: asked.append(slot) or is_free(slot))
     sent = [send(slots) for _ in range(3)]
     assert [slot.memory.data_ptr() for slot in asked] == [sent[0]] * 2
 
 
 def test_a_slot_in_somebodys_hands_is_given_to_nobody_else(device: Device) -> None:
-    slots = Slots(8, most=1)
+    slots = Slots(8, THERE, most=1)
     held = [slots.take() for _ in range(3)]
     assert len({slot.memory.data_ptr() for slot in held}) == 3
     slots.sent(held[1], STREAM)
@@ -66,7 +67,7 @@ def test_a_slot_in_somebodys_hands_is_given_to_nobody_else(device: Device) -> No
 
 
 def test_no_slot_is_ever_given_out_before_its_event(device: Device) -> None:
-    slots, order = Slots(8, most=3), random.Random(0)
+    slots, order = Slots(8, THERE, most=3), random.Random(0)
     event_of: dict[int, int] = {}
     for _ in range(1000):
         device.done = order.randint(device.done, device.recorded)
@@ -79,7 +80,7 @@ def test_no_slot_is_ever_given_out_before_its_event(device: Device) -> None:
 
 
 def test_during_a_capture_it_is_refused_and_nothing_is_taken(device: Device) -> None:
-    slots = Slots(8, most=1)
+    slots = Slots(8, THERE, most=1)
     sent = send(slots)
     device.capturing, device.done = True, 1
     with pytest.raises(UnsupportedError, match=r"cannot be captured .* pass tensors that are on"):

@@ -141,6 +141,15 @@ def test_a_bad_error_keeps_the_old_one_or_takes_the_largest(
     assert buffer.stats()["bad_priorities"] == 2
 
 
+def test_a_bad_error_before_any_other_leaves_a_row_as_a_new_one(kernels: str) -> None:
+    buffer = ranked(kernels, 3, resort_every=1, bad_priority="max")
+    buffer.update_priorities([0, 1, 2], [INF, 2.0, 1.0])
+    assert buffer.priorities([0, 1, 2]).tolist() == [INF, 2, 1]
+    assert buffer.stats()["max_priority"] == 2
+    buffer.update_priorities([0], [math.nan])
+    assert buffer.priorities([0, 1, 2]).tolist() == [2, 2, 1]
+
+
 def test_a_bad_error_may_be_refused(kernels: str) -> None:
     buffer = ranked(kernels, 3, resort_every=1, bad_priority="raise")
     for bad in (math.nan, INF, -INF):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -20,6 +20,9 @@ from relive import (
 from relive.storage import ring
 from tests.faults.tagged import FIELDS, by_slot, leaves, rows, write
 from tests.unit.unchanged import refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ADDED = 2**62  # id of the first row that `pin` copies
 SAMPLERS = [Uniform(), Proportional(alpha=1.0, eps=0.0), RankBased(resort_every=1)]
@@ -163,6 +166,26 @@ def test_rows_cannot_be_pinned_after_some_were_overwritten(kernels: str) -> None
     buffer = write(ReplayBuffer(10, FIELDS, kernels=kernels), range(13))
     with refused(buffer, InputError, r"there are 10 \(and 3 have been overwritten\)"):
         buffer.pin_demonstrations(10)
+
+
+@pytest.mark.parametrize("how", ["grown", "saved"])
+def test_rows_that_another_capacity_kept_are_all_there_are(
+    kernels: str, how: str, tmp_path: Path
+) -> None:
+    buffer = write(ReplayBuffer(10, FIELDS, kernels=kernels), range(13))
+    if how == "grown":
+        buffer = buffer.grown(20)
+    else:
+        buffer.save(tmp_path / "saved")
+        buffer = ReplayBuffer.load(tmp_path / "saved", capacity=20)
+    with refused(buffer, InputError, "there are 10, given count=9"):
+        buffer.pin_demonstrations(9)
+    buffer.pin_demonstrations(10)
+    write(buffer, range(13, 25))  # the last ten of them stay
+    buffer.check()
+    ids = [*range(3, 13), *range(15, 25)]
+    assert buffer.live_ids().tolist() == ids
+    assert buffer.rows(ids).obs.tolist() == ids
 
 
 def test_rows_cannot_be_pinned_twice(kernels: str) -> None:

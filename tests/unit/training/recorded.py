@@ -123,9 +123,6 @@ class Graph:
             for work in self.works:
                 work()
 
-    def pool(self):
-        return 0, 1
-
 
 @contextmanager
 def capturing(graph, pool=None, capture_error_mode="global"):
@@ -147,6 +144,8 @@ def graphs_on_the_cpu(monkeypatch):
         patch.setattr(torch.cuda, "graph", capturing)
         patch.setattr(torch.cuda, "current_stream", lambda: None)
         patch.setattr(torch.cuda, "set_stream", lambda _: None)
+        patch.setattr(torch.cuda, "current_device", lambda: 0)
+        patch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
         yield made
 
 

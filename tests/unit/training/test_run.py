@@ -22,6 +22,7 @@ from relive.training import (
     evaluate,
     evaluation_seeds,
     load_policy,
+    loop,
     resume,
     run,
     train,
@@ -67,6 +68,21 @@ def test_a_run_directory_holds_settings_records_and_policy(tmp_path):
     assert listener.records[-1] is result.ended
     assert result.evaluated in listener.records
     assert listener.closed == 1
+
+
+def test_a_run_without_news_for_a_minute_says_how_far_it_is_but_keeps_no_record_of_it(
+    tmp_path, monkeypatch
+):
+    class Follower(Listener):
+        def steps_made(self, step):
+            steps.append(step)
+
+    steps, listener = [], Follower()
+    monkeypatch.setattr(loop, "QUIET_SECONDS", 0.0)  # every step takes as long
+    result = run(tiny(out=tmp_path / "run"), [listener, Listener()])
+    assert steps == [step for step in range(1, 301) if step % 100]  # there is news at the others
+    assert lines(result.out) == [as_json(record) for record in listener.records]
+    assert len(list(train(tiny()))) == len(listener.records)
 
 
 def test_the_policy_left_behind_is_the_one_that_was_judged(tmp_path):

@@ -200,6 +200,18 @@ def test_a_slow_run_that_nobody_watches_tells_something_every_minute():
     assert [int(line.split()[1]) for line in lines] == [1, 4, 7, 10, 13]
 
 
+@pytest.mark.parametrize("live", [False, True])
+def test_a_run_whose_steps_take_minutes_says_how_far_it_is(live):
+    file = io.StringIO()
+    console = Console(Terminal(file=file, width=100, force_terminal=live, color_system=None))
+    console.record(RECORDS[0])
+    for step in (3, 5):
+        console.steps_made(step)
+    console.close()
+    told = file.getvalue()
+    assert ("5/300 steps" if live else "\nstep       5  episodes 0") in told
+
+
 def test_the_mean_return_goes_on_after_a_break():
     resumed = RunResumed(
         step=100, config=tiny().to_json(), versions={}, episodes=7, last_returns=(11.0, 7.0),

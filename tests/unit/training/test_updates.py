@@ -1,14 +1,17 @@
 """Updates that are called, and the same played back from a graph."""
 
 import dataclasses
+import gc
 
 import pytest
 import torch
+from torch.autograd.graph import get_gradient_edge
 
 from relive.agents.kinds import CONFIGS
 from relive.errors import ConfigError, UnsupportedError
 from relive.gpu.capture import NotNowError
 from relive.gpu.means import MetricMeans
+from relive.nn import flat
 from relive.nn.learning_rate import LearningRate
 from relive.training import ReplayConfig, TrainConfig, build
 from relive.training.capture import MOST, WARM_UP, Graphs
@@ -263,3 +266,35 @@ def test_no_more_graphs_are_kept_than_asked_for(monkeypatch):
                 graphs.run(key, lambda key=key: counted[key].add_(1))
     assert len(graphs) == len(captured) == 2
     assert counted.tolist() == [10.0, 10.0, 10.0]
+
+
+@pytest.mark.parametrize("algorithm", CONFIGS)
+def test_nothing_of_the_way_back_outlives_an_update(algorithm, monkeypatch):
+    """What takes the gradient of a parameter is of the stream on which it was made.
+
+    One that an earlier update has left would draw that update's stream into a capture.
+    """
+    updates, agent, *_ = made(settings(algorithm, "uniform"), captured=False)
+    for name in ("actor_backprop", "critic_backprop"):
+        if (backprop := getattr(agent, name, None)) is not None:
+            backprop.by_hand = False
+    gradient, marked = flat.gradient, []
+
+    def marking(outputs, inputs, slopes):
+        for parameter in inputs:
+            get_gradient_edge(parameter).node.metadata["is_marked"] = True
+        marked.extend(inputs)
+        assert all(map(is_marked, marked[-len(inputs) :]))
+        return gradient(outputs, inputs, slopes)
+
+    def is_marked(parameter):
+        return "is_marked" in get_gradient_edge(parameter).node.metadata
+
+    monkeypatch.setattr(flat, "gradient", marking)
+    gc.disable()
+    try:
+        updates.make(6)
+        assert marked
+        assert not any(map(is_marked, marked))
+    finally:
+        gc.enable()

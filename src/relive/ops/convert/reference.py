@@ -1,6 +1,6 @@
 """Floats that are stored in fewer bits.
 
-uint8      k/255 as k: round(255 x) of x in [0, 1], ties to even
+uint8      k/255 as k: round(255 x) of x in [0, 1], the product in float32, ties to even
 float16, bfloat16      rounded to nearest, ties to even
 """
 

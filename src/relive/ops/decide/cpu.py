@@ -149,7 +149,7 @@ def note_errors(words: Any, reals: Any, ids: Any, values: Any, as_leaves: Any) -
     errors = carray(float32_pointer(words[w.ERRORS]), words[w.CAPACITY])
     slots = np.empty(ids.shape[0], np.int64)
     find_live_slots(words, ids, slots)
-    largest = np.float32(reals[w.MAX_LEAF])
+    largest = np.float32(reals[w.MAX_LEAF] if reals[w.MAX_LEAF] > 0.0 else np.inf)  # as a new row
     bad = np.int64(0)
     for i in range(ids.shape[0] - 1, -1, -1):  # backwards: a decided slot carries a sign bit
         good = is_good(values[i], as_leaves, True)

@@ -67,7 +67,8 @@ def transform(words, values, slots):
 def instead(words, values, good, bad, mask):
     """What is asked for, with what bad numbers ask for in place of theirs, which are counted.
 
-    That is negative, so that it does not count as the largest that was set: KEEP, or -`bad`.
+    That is KEEP or -`bad`: negative or infinite, so that it does not count as the largest that was
+    set.
     """
     tl.atomic_add(words + w.BAD_PRIORITIES, tl.sum((mask & (good == 0)).to(tl.int64), 0))
     policy = tl.zeros(values.shape, tl.int64) + tl.load(words + w.BAD_PRIORITY)
@@ -102,7 +103,9 @@ def ask(
     if RANKED:
         if AS_LEAVES:  # infinity: never updated
             good = value >= 0
-        asked = instead(words, tl.abs(value), good, seen, mask)
+        # before any error as a new row; -INFINITY is KEEP, and neither counts as the largest
+        largest = tl.where(seen > 0, seen, -INFINITY)
+        asked = instead(words, tl.abs(value), good, largest, mask)
     else:
         if AS_LEAVES:
             good = good & (value >= 0)

@@ -6,7 +6,7 @@
 
 Ids whose row has been overwritten are skipped and counted. Of several errors for one id the last
 decides. A NaN or infinite error is counted and keeps the old leaf, or takes the largest leaf so
-far, or refuses the call.
+far (before there is one, that of a new row), or refuses the call.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _is_good(value: float, as_leaf: bool, ranked: bool) -> bool:
 
 def _note_errors(state: State, entries: list[tuple[int, float, bool]]) -> None:
     """Keep the magnitudes of errors, for the next sort by rank; the last for a row decides."""
-    largest = state.real(w.MAX_LEAF)
+    largest = state.real(w.MAX_LEAF) or math.inf  # before any, as a new row
     for slot, (value, is_bad) in {slot: (v, b) for slot, v, b in entries}.items():
         if not is_bad:
             state.errors[slot] = abs(value)
