@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from relive.closest import unknown
 from relive.devices import numbered
 from relive.errors import UnsupportedError, shown
 from relive.fields import Field, RowLayout
@@ -156,12 +157,12 @@ class Batch:
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._layout.tree:
-            raise KeyError(f"a batch has no field {name!r}; it has {', '.join(self.keys())}")
+            raise KeyError(self._no_field(name))
         return self._field(name)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._layout.tree:
-            raise AttributeError(f"a batch has no field {name!r}")
+            raise AttributeError(self._no_field(name))
         return self._field(name)
 
     def __len__(self) -> int:
@@ -173,6 +174,10 @@ class Batch:
 
     def __repr__(self) -> str:
         return f"Batch({self._size} rows: {', '.join(self.keys())}; {self.device})"
+
+    def _no_field(self, name: str) -> str:
+        names = self.keys()
+        return f"in a batch {unknown('field', name, names, most=len(names))}"
 
     def _field(self, name: str) -> Any:
         view = self._views.get(name)

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from relive.arguments import REQUIRED, wrong_names
+from relive.batch import Batch
 from relive.description import describe, require_same, undescribe
 from relive.devices import known_device
 from relive.errors import (
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
-    from relive.batch import Batch
     from relive.gpu.failures import DeviceFailure
     from relive.ops.state import State
     from relive.schedules import Schedule
@@ -183,8 +183,9 @@ class ReplayBuffer:
         Args:
             fields: other fields than `fields_of(env)`, for instance with some of your own.
         """
-        settings.setdefault("num_envs", getattr(env, "num_envs", None) or 1)
-        if "autoreset" not in settings:
+        own = getattr(env, "num_envs", None)
+        count = settings.setdefault("num_envs", own or 1)
+        if "autoreset" not in settings and (own or count == 1):  # a single one tells of no copies
             settings["autoreset"] = resets.mode_of(env)
         return cls(capacity, fields_of(env) if fields is None else fields, **settings)
 
@@ -679,6 +680,8 @@ class ReplayBuffer:
             )
         if (td_errors is None) == (priorities is None):
             raise InputError("update_priorities takes either td_errors or priorities=")
+        if isinstance(ids, Batch):
+            raise InputError("ids: given a batch, expected those of its rows; pass batch.ids")
         if self._home.guard is not None:
             kind = "update", len(ids) if hasattr(ids, "__len__") else 0, priorities is None
             self._home.guard.call(self, kind, lambda: self._update(ids, td_errors, priorities))

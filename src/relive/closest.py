@@ -12,15 +12,17 @@ LIKE = 0.6  # from here on a word may be meant
 
 
 def unknown(kind: str, word: str, known: Iterable[str], *, most: int = 6) -> str:
-    """One sentence: what does not exist, and what does, the closest first.
+    """One sentence: what does not exist, and what does; of too many those that are closest.
 
     >>> unknown("command", "trian", ["eval", "train", "plan"])
-    "there is no command 'trian'; did you mean 'train'? There are: train, plan, eval"
-    >>> unknown("sampler", "x", ["uniform", "proportional"])
-    "there is no sampler 'x'; there are: proportional, uniform"
+    "there is no command 'trian'; did you mean 'train'? There are: eval, train, plan"
+    >>> unknown("command", "trian", ["eval", "train", "plan"], most=2)
+    "there is no command 'trian'; did you mean 'train'? There are: train, plan and 1 more"
     """
+    known = list(known)
     words = ranked(word, known)
-    shown = ", ".join(words[:most]) + (f" and {len(words) - most} more" if words[most:] else "")
+    listed = known if len(known) <= most else words[:most]
+    shown = ", ".join(listed) + (f" and {len(words) - most} more" if words[most:] else "")
     if words and likeness(word, words[0]) >= LIKE:
         return f"there is no {kind} {word!r}; did you mean {words[0]!r}? There are: {shown}"
     return f"there is no {kind} {word!r}; there are: {shown}"

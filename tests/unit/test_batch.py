@@ -79,7 +79,9 @@ def test_a_batch_on_its_own_device_is_itself_and_elsewhere_a_copy(batch):
 def test_an_unknown_field_is_named_with_those_there_are(batch):
     with pytest.raises(AttributeError, match="no field 'done'"):
         batch.done  # noqa: B018 - the access is the test
-    with pytest.raises(KeyError, match="it has obs"):
+    with pytest.raises(AttributeError, match=r"'rewards'; did you mean 'reward'\? There are: obs"):
+        batch.rewards  # noqa: B018 - the access is the test
+    with pytest.raises(KeyError, match="there are: obs"):
         batch["done"]
     assert "log_prob" in repr(batch)
 

@@ -401,7 +401,10 @@ def test_extend_by_nothing_changes_nothing():
 REFUSED_STREAMS = [
     ({"reward": np.zeros((3, 1))}, r"reward: given shape \(3, 1\), expected \[T\]"),
     ({"obs": np.zeros(4)}, r"obs: given shape \(4,\), expected \(3,\)"),
-    ({"terminated": np.zeros(3)}, "terminated: given float64, expected torch.bool"),
+    (
+        {"terminated": np.zeros(3)},
+        r"terminated: given float64, .*; pass terminated\.astype\(bool\)$",
+    ),
     ({"truncated": np.zeros(2, bool)}, r"truncated: given shape \(2,\), expected \(3,\)"),
     ({"discount": np.zeros((3, 2))}, r"discount: given shape \(3, 2\)"),
     ({"extra": np.zeros(3)}, "unknown: "),
@@ -433,6 +436,7 @@ REFUSED_UPDATES = [
         ([0, 1], [[1.0], [2.0]]),
         r"td_errors: given shape \(2, 1\), expected \[B\]; pass td_errors.squeeze\(-1\)",
     ),
+    ((filled(2).sample(2), [1.0, 2.0]), r"ids: given a batch, .*; pass batch\.ids"),
     (([[0]], [1.0]), r"ids: given shape \(1, 1\), expected \[B\]"),
     (([0.0], [1.0]), "ids: given torch.float64, expected torch.int64"),
     (([True], [1.0]), "ids: given torch.bool, expected torch.int64"),

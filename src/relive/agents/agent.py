@@ -88,9 +88,17 @@ class Agent(Protocol):
 class CopiedByState:
     """What makes copies and pickles of an agent agents: a new one is told what the old one knows.
 
+    It is shown as what it is, and how far.
+
     Networks are views of one vector. A copy made part by part would have both, and no view: what
     learns would not be what acts. What was set from outside, as by `compile_terms`, stays behind.
     """
+
+    def __repr__(self: Any) -> str:
+        obs, actions = self.obs, self.actions
+        sees = f"obs {', '.join(obs) if isinstance(obs, Mapping) else [*obs.shape]}"
+        does = f"{actions} actions" if isinstance(actions, int) else f"action {[*actions.shape]}"
+        return f"{type(self).__name__}({sees}, {does}, {self.device}, {self.updates:,} updates)"
 
     def __reduce__(self: Any) -> tuple[Any, ...]:
         settings = self.obs, self.actions, self.config, self.learning_rate.schedule.steps

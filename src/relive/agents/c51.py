@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
 from relive.agents.update import Loss, UpdateResult, accumulate
+from relive.declared import hold_to_types
 from relive.devices import known_device
 from relive.errors import ConfigError
 from relive.losses.categorical import cross_entropy, expected_value, kl_divergence, project
@@ -98,6 +99,7 @@ class C51Config:
     epsilon_fraction: float = 0.2
 
     def __post_init__(self) -> None:
+        hold_to_types(self, "agent.")
         table = (
             ("atoms", self.atoms >= 2, ">= 2"),
             ("v_max", self.v_max > self.v_min, f"above v_min, {self.v_min}"),

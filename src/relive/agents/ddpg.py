@@ -23,6 +23,7 @@ from torch import Tensor
 
 from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
 from relive.agents.update import Loss, UpdateResult, accumulate
+from relive.declared import hold_to_types
 from relive.devices import known_device
 from relive.losses.policy import deterministic_policy_loss, deterministic_policy_slope
 from relive.losses.td import LossKind, td_error, td_slope, td_target
@@ -74,13 +75,13 @@ class DDPGConfig:
     max_grad_norm: float | None = None
 
     def __post_init__(self) -> None:
+        hold_to_types(self, "agent.")
         table = (
             ("hidden", self.hidden and min(self.hidden) >= 1, "widths >= 1, at least one"),
             ("lr", 0 < self.lr < math.inf, "> 0 and finite"),
             ("lr_end", self.lr_end is None or self.lr_end >= 0, ">= 0 or None"),
             ("tau", 0 < self.tau <= 1, "in (0, 1]"),
             ("exploration_noise", self.exploration_noise >= 0, ">= 0"),
-            ("loss", self.loss in ("huber", "mse"), "huber or mse"),
             ("max_grad_norm", self.max_grad_norm is None or self.max_grad_norm > 0, "> 0 or None"),
         )
         check_settings(self, table)

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
 from relive.agents.update import Loss, UpdateResult, accumulate
+from relive.declared import hold_to_types
 from relive.devices import known_device
 from relive.errors import ConfigError
 from relive.losses.td import LossKind, WeightOn, td_error, td_slope, td_target, weighted_loss
@@ -85,14 +86,13 @@ class DQNConfig:
     epsilon_fraction: float = 0.2
 
     def __post_init__(self) -> None:
+        hold_to_types(self, "agent.")
         table = (
             ("hidden", self.hidden and min(self.hidden) >= 1, "widths >= 1, at least one"),
             ("lr", 0 < self.lr < math.inf, "> 0 and finite"),
             ("lr_end", self.lr_end is None or self.lr_end >= 0, ">= 0 or None"),
             ("tau", 0 < self.tau <= 1, "in (0, 1]"),
             ("target_period", self.target_period >= 1, ">= 1"),
-            ("loss", self.loss in ("huber", "mse"), "huber or mse"),
-            ("weight_on", self.weight_on in ("loss", "td_error"), "loss or td_error"),
             ("max_grad_norm", self.max_grad_norm is None or self.max_grad_norm > 0, "> 0 or None"),
             ("epsilon_start", 0 <= self.epsilon_start <= 1, "in [0, 1]"),
             ("epsilon_end", 0 <= self.epsilon_end <= 1, "in [0, 1]"),

@@ -9,6 +9,7 @@ from relive.agents.ddpg import DDPG, DDPGConfig
 from relive.agents.dqn import DQN, DQNConfig
 from relive.agents.sac import SAC, SACConfig
 from relive.agents.td3 import TD3, TD3Config
+from relive.errors import ConfigError, shown
 
 if TYPE_CHECKING:
     from relive.agents.agent import Agent
@@ -29,21 +30,30 @@ AGENTS: dict[Algorithm, Any] = {"dqn": DQN, "c51": C51, "ddpg": DDPG, "td3": TD3
 
 
 def algorithm_of(config: AgentConfig) -> Algorithm:
-    """The name of the agent that these are settings of."""
-    return next(name for name, kind in CONFIGS.items() if type(config) is kind)
+    """The name of the agent that these are settings of.
+
+    Raises:
+        ConfigError: Of none.
+    """
+    name = next((name for name, kind in CONFIGS.items() if type(config) is kind), None)
+    if name is None:
+        kinds = ", ".join(f"{kind.__name__}(...)" for kind in CONFIGS.values())
+        raise ConfigError(f"the settings of an agent are one of {kinds}; given {shown(config)}")
+    return name
 
 
 def agent_config(algorithm: str, plain: dict[str, Any]) -> AgentConfig:
     """The settings of an agent from plain values.
 
     Raises:
-        KeyError: There is no such algorithm, or the settings have no `hidden`.
+        KeyError: There is no such algorithm.
         TypeError: A setting is unknown.
+        ConfigError: A value that the agent cannot have.
     """
     kind = next((kind for name, kind in CONFIGS.items() if name == algorithm), None)
     if kind is None:
         raise KeyError(f"algorithm {algorithm}")
-    return kind(**dict(plain, hidden=tuple(plain["hidden"])))
+    return kind(**plain)
 
 
 def new_agent(

@@ -28,6 +28,7 @@ from torch import Tensor
 
 from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
 from relive.agents.update import Loss, UpdateResult, accumulate
+from relive.declared import hold_to_types
 from relive.devices import known_device
 from relive.losses.policy import (
     soft_policy_loss,
@@ -105,6 +106,7 @@ class SACConfig:
     max_grad_norm: float | None = None
 
     def __post_init__(self) -> None:
+        hold_to_types(self, "agent.")
         table = (
             ("hidden", self.hidden and min(self.hidden) >= 1, "widths >= 1, at least one"),
             ("lr", 0 < self.lr < math.inf, "> 0 and finite"),
@@ -117,15 +119,12 @@ class SACConfig:
                 self.target_critics is None or 1 <= self.target_critics <= self.critics,
                 f"between 1 and critics, {self.critics}, or None",
             ),
-            ("policy_value", self.policy_value in ("min", "mean"), "min or mean"),
             ("temperature", self.temperature > 0, "> 0"),
             (
                 "target_entropy",
                 self.target_entropy is None or self.tune_temperature,
                 "None unless tune_temperature",
             ),
-            ("loss", self.loss in ("huber", "mse"), "huber or mse"),
-            ("row_error", self.row_error in ("mean", "max"), "mean or max"),
             ("max_grad_norm", self.max_grad_norm is None or self.max_grad_norm > 0, "> 0 or None"),
         )
         check_settings(self, table)

@@ -14,7 +14,7 @@ from relive.agents.kinds import algorithm_of
 from relive.agents.policy import BEST
 from relive.cli.options import RunPath, parse
 from relive.envs import make_env
-from relive.envs.make import fields_in
+from relive.envs.make import fields_in, without_module
 from relive.errors import ConfigError, InputError
 from relive.report.read import CONFIG, read_config
 from relive.terminal.pieces import with_deviation
@@ -35,6 +35,8 @@ class EvalOptions:
 
     run: RunPath
     """The run directory, as `relive train` printed it."""
+    env: str | None = None
+    """Its environment with the module that registers it, module:Id, where the run names none."""
     best: bool = False
     """The policy of the best evaluation (--eval-every), not the last one."""
     episodes: int = 20
@@ -58,7 +60,7 @@ class EvalOptions:
 def run(words: Sequence[str]) -> int:
     """Runs the command; the words are those behind `relive eval`."""
     options = parse(EvalOptions, words, command="relive eval")
-    env = env_of(options.run)
+    env = env_of(options.run, options.env)
     agent = policy_of(options.run / BEST if options.best else options.run, env)
     seeds = evaluation_seeds(options.episodes, options.stream)
     video = None if options.video is None else Video(options.video)
@@ -77,16 +79,22 @@ def run(words: Sequence[str]) -> int:
     return 0
 
 
-def env_of(path: Path) -> str:
-    """The environment of a run.
+def env_of(path: Path, given: str | None = None) -> str:
+    """The environment of a run; `given` may put another module in front of it.
 
     Raises:
         InputError: The directory holds no run, or its settings name no environment.
+        ConfigError: Another environment is given.
     """
     env = read_config(path).get("env")
     if not env:
         raise InputError(f"{path / CONFIG} names no env, the environment to play in")
-    return str(env)
+    if given is not None and without_module(given) != without_module(str(env)):
+        raise ConfigError(
+            f"the run in {path} was trained in {env}, given {given}; only the module in front may "
+            f"be another: --env module:{without_module(str(env))}"
+        )
+    return given or str(env)
 
 
 def policy_of(path: Path, env_id: str) -> Agent:

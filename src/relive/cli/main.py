@@ -83,6 +83,8 @@ def write_what_can_be_written() -> None:
 
 def _run(words: list[str]) -> int:
     command, *rest = words or ["--help"]
+    if command == "help" and rest:  # relive help train
+        command, rest = rest[0], [*rest[1:], "--help"]
     if command in {"-h", "--help", "help"}:
         print(HELP, end="")
         return 0

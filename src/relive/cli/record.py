@@ -35,6 +35,7 @@ class RecordOptions:
         out: Where to; in the folder MINARI_DATASETS_PATH names, (FOLDER/)NAME-vN, as Minari finds
             it.
         policy: A run directory: its policy plays, greedily.
+        env: Its environment with the module that registers it, module:Id, where the run names none.
         expert: Or a scripted policy, in the environment of its name: mountain-car-continuous,
             mountain-car, lunar-lander or lunar-lander-continuous.
         episodes: How many.
@@ -46,6 +47,7 @@ class RecordOptions:
 
     out: Path
     policy: Path | None = None
+    env: str | None = None
     expert: str | None = None
     episodes: int = 10
     seed: int = 0
@@ -62,6 +64,8 @@ class RecordOptions:
             raise ConfigError(f"threads is at most {MOST_THREADS}, got {self.threads}")
         if (self.policy is None) == (self.expert is None):
             raise ConfigError("say who plays: either --policy RUN or --expert NAME")
+        if self.env is not None and self.policy is None:
+            raise ConfigError("--env goes with --policy; an expert plays in its own environment")
         if self.expert is not None and self.expert not in EXPERTS:
             raise ConfigError(unknown("expert", self.expert, EXPERTS, most=len(EXPERTS)))
 
@@ -94,7 +98,7 @@ def _player(options: RecordOptions) -> tuple[str, str, Callable[[Any, Any], Any]
         expert = EXPERTS[options.expert]
         return expert.env, f"expert {options.expert}", expert.act
     assert options.policy is not None  # one of the two
-    env_id = env_of(options.policy)
+    env_id = env_of(options.policy, options.env)
     return env_id, f"policy {options.policy.name}", greedy(policy_of(options.policy, env_id))
 
 

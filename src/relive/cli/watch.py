@@ -17,6 +17,7 @@ from relive.report.follow import Follower, is_written_to, newest_run
 from relive.report.read import RUNS, no_run, runs_in
 from relive.report.standing import Standing
 from relive.runs import is_saved, resume_command
+from relive.storage.writer_lock import is_held
 from relive.terminal.pieces import cells, line_of
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Watcher:
         self._standing = Standing()
         self._out, self._wait = out, wait
         self._next_line = 0.0
+        self._held: bool | None = None
 
     def show_once(self) -> None:
         """Prints one view of all that has been written.
@@ -160,6 +162,7 @@ class Watcher:
 
     def _look(self) -> bool:
         """Reads what is new; whether there is more."""
+        self._held = is_held(self._follower.path)  # first: who lets go has written all by then
         news = self._follower.read()
         if news.anew:
             self._standing = Standing()
@@ -182,5 +185,7 @@ class Watcher:
         quiet = self._follower.quiet_for(time.time())
         limit = max(LONG_QUIET, QUIET_RECORDS * self._standing.log_seconds)
         is_long = quiet is not None and quiet > limit
-        written_to = is_written_to(self._follower.file) if is_long else None
+        written_to = self._held
+        if written_to is None and is_long:  # trained without `run`, or copied without its lock
+            written_to = is_written_to(self._follower.file)
         return state_of(self._standing, quiet, is_long=is_long, written_to=written_to)

@@ -69,7 +69,7 @@ def state_of(
         standing: What its records say.
         quiet: Seconds since something was written; None if there is no file.
         is_long: Whether that is long for this run.
-        written_to: Whether a process has the file open; None if that is not known.
+        written_to: Whether a process writes to it; None if that is not known.
     """
     if standing.ended is not None:
         if (error := standing.ended.get("error")) is not None:
@@ -79,11 +79,11 @@ def state_of(
         return State("finished", "green")
     if quiet is None:
         return State("waiting: nothing has been written yet", "yellow")
-    if not is_long:
-        return State("running", "green")
     if written_to is False:
         words = f"killed? nothing for {duration(quiet)}, and no process here writes to it"
         return State(words, "red", is_broken_off=True)
+    if not is_long:
+        return State("running", "green")
     return State(f"seems stalled: nothing for {duration(quiet)}", "yellow")
 
 

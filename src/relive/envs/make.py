@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relive.closest import likeness, ranked
+from relive.closest import likeness
 from relive.envs.torch_native import TorchEnv, make_torch_env
 from relive.envs.torch_native.make import torch_id
 from relive.envs.torch_native.single import SingleTorchEnv
-from relive.errors import ConfigError, MissingExtraError, UnsupportedError
+from relive.errors import ConfigError, MissingExtraError, UnsupportedError, shown
 from relive.fields import fields_of
 from relive.nn.action_scale import ActionScale
 
@@ -41,10 +41,11 @@ def make_env(env_id: str, *, pictures: bool = False) -> Env[Any, Any] | SingleTo
         pictures: Let its `render` give pictures, RGB `[H, W, 3]`.
 
     Raises:
-        ConfigError: There is no such environment, or a package it needs is missing.
+        ConfigError: No id, no such environment, or a package it needs is missing.
         UnsupportedError: It gives no pictures.
         MissingExtraError: Gymnasium is not installed.
     """
+    _require_id(env_id)
     if (name := torch_id(env_id)) is not None:
         env_id = name
         if not pictures and importlib.util.find_spec("gymnasium") is None:
@@ -53,8 +54,9 @@ def make_env(env_id: str, *, pictures: bool = False) -> Env[Any, Any] | SingleTo
         _require_pictures(env_id)
     gymnasium = _gymnasium()
     module, colon, _ = env_id.partition(":")  # "module:id" imports the module first
-    if colon and not all(name.isidentifier() for name in module.split(".")):
-        raise ConfigError(f"there is no environment {env_id!r}; {module!r} is no module")
+    is_name = all(name.isidentifier() for name in module.split("."))
+    if colon and (not is_name or module.endswith(".py")):
+        raise ConfigError(f"there is no environment {env_id!r}; {_no_module(env_id)}")
     if colon:
         _import(module, env_id)
     _register_plugin(env_id)
@@ -97,10 +99,19 @@ def make_training_env(
         ConfigError: There is no such environment, or a package it needs is missing.
         MissingExtraError: It is Gymnasium's, which is not installed.
     """
+    _require_id(env_id)
     name = torch_id(env_id)
     if name is None:
         return make_vector_env(env_id, num_envs)
     return make_torch_env(name, num_envs, device=device)
+
+
+def _require_id(env_id: object) -> None:
+    if not isinstance(env_id, str):
+        raise ConfigError(
+            f"env is the id of an environment; given {shown(env_id)}: register it with "
+            "gymnasium.register, in a module of yours, and name it module:Id-v0"
+        )
 
 
 def picture_of(env: Any) -> NDArray[Any]:
@@ -217,10 +228,19 @@ def _import(module: str, env_id: str) -> None:
     try:
         importlib.import_module(module)
     except Exception as error:
-        why = " ".join(str(error).split())
-        raise ConfigError(
-            f"{env_id} cannot be made: importing {module} ends with {type(error).__name__}: {why}"
-        ) from error
+        why = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        first = module.partition(".")[0]
+        if isinstance(error, ModuleNotFoundError) and error.name == first:
+            why += f"; run it in the folder of {first}.py, or set PYTHONPATH to that folder"
+        raise ConfigError(f"{env_id} cannot be made: importing {module} ends with {why}") from error
+
+
+def _no_module(env_id: str) -> str:
+    """What is before the colon, and perhaps a file where its module is meant."""
+    module, _, name = env_id.partition(":")
+    meant = module.removesuffix(".py").replace("/", ".")
+    hint = f"; did you mean {meant}:{name}?" if meant != module else ""
+    return f"{module!r} is no module{hint}"
 
 
 def _what_is_wrong(env_id: str, error: Exception) -> str:
@@ -232,7 +252,9 @@ def _what_is_wrong(env_id: str, error: Exception) -> str:
         return f"{env_id} cannot be made: {' '.join(str(error).split())}"
     ours = _registered_by(module) if colon else []
     wanted = name or env_id
-    close = [it for it in ranked(wanted, ours or registry)[:3] if likeness(wanted, it) >= ALIKE]
+    newest_first = sorted(ours or registry, key=_version, reverse=True)
+    alike = sorted(newest_first, key=lambda it: likeness(wanted, it), reverse=True)
+    close = [it for it in alike[:3] if likeness(wanted, it) >= ALIKE]
     if ours:
         close = [f"{module}:{other}" for other in close]
     if close:
@@ -242,8 +264,23 @@ def _what_is_wrong(env_id: str, error: Exception) -> str:
     else:
         hint = "gymnasium.pprint_registry() lists all."
     if not colon:
-        hint += f" An environment of your own needs its module in front: module:{env_id}"
+        hint += f" An environment of your own needs its module in front: --env module:{env_id}"
     return f"there is no environment {env_id!r}; {hint}"
+
+
+def _version(env_id: str) -> int:
+    """The number behind `-v`; -1 if there is none."""
+    version = env_id.rpartition("-v")[2]
+    return int(version) if version.isdecimal() else -1
+
+
+def without_module(env_id: str) -> str:
+    """What an environment is registered as: its id without `module:` in front.
+
+    >>> without_module("robots:Arm-v0"), without_module("Arm-v0")
+    ('Arm-v0', 'Arm-v0')
+    """
+    return env_id.rpartition(":")[2]
 
 
 def _registered_by(module: str) -> list[str]:

@@ -29,20 +29,26 @@ class Group:
     Attributes:
         label: The settings that tell it from the other groups of the environment.
         settings: All of them, by dotted name.
-        runs: In the order in which they were named.
+        runs: In the order in which they were named, one of each seed.
+        left_out: Those whose seed is that of a run that came as far, or further.
     """
 
     label: str
     settings: Mapping[str, Any]
     runs: Sequence[Run]
+    left_out: Sequence[Run] = ()
 
     @property
     def seeds(self) -> str:
-        """How many runs, and which seeds."""
+        """How many runs, which seeds, and what is left out because its seed is there already."""
         seeds = [str(run.config.get("seed", "?")) for run in self.runs]
-        if len(seeds) == 1:
-            return f"1 run, seed {seeds[0]}"
-        return f"{len(seeds)} runs, seeds {', '.join(seeds)}"
+        count = "1 run, seed" if len(seeds) == 1 else f"{len(seeds)} runs, seeds"
+        counted = f"{count} {', '.join(seeds)}"
+        if not self.left_out:
+            return counted
+        return (
+            f"{counted}; left out, of a seed that is there: {', '.join(map(_name, self.left_out))}"
+        )
 
 
 def by_env(runs: Iterable[Run]) -> dict[str, list[Run]]:
@@ -60,10 +66,25 @@ def groups_of(runs: Iterable[Run]) -> list[Group]:
         found.setdefault(_key(settings_of(run)), []).append(run)
     settings = [settings_of(members[0]) for members in found.values()]
     labels = labels_of(settings)
-    return [
-        Group(label=label, settings=own, runs=members)
-        for label, own, members in zip(labels, settings, found.values(), strict=True)
-    ]
+    groups = []
+    for label, own, members in zip(labels, settings, found.values(), strict=True):
+        runs, left_out = one_a_seed(members)
+        groups.append(Group(label=label, settings=own, runs=runs, left_out=left_out))
+    return groups
+
+
+def one_a_seed(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
+    """Of each seed the run that came furthest, and the others.
+
+    Runs with equal settings and one seed are the same run twice: they say nothing of chance.
+    """
+    best: dict[Any, Run] = {}
+    for run in runs:
+        seed = run.config.get("seed", run.path)
+        if seed not in best or run.steps > best[seed].steps:
+            best[seed] = run
+    kept = {run.path for run in best.values()}
+    return [r for r in runs if r.path in kept], [r for r in runs if r.path not in kept]
 
 
 def settings_of(run: Run) -> dict[str, Any]:
@@ -101,6 +122,8 @@ def labels_of(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     ['a 1', 'a 2', 'a 1, b 7']
     >>> labels_of([{"b": 1, "algorithm": "sac"}, {"b": 2, "algorithm": "td3"}])
     ['algorithm sac', 'algorithm td3']
+    >>> labels_of([{"name": "rainbow", "algorithm": "c51"}, {"name": None, "algorithm": "c51"}])
+    ['name rainbow', 'algorithm c51']
     """
     names = differing(settings)
     if not names:
@@ -119,9 +142,16 @@ def labels_of(settings: Sequence[Mapping[str, Any]]) -> list[str]:
         for own in settings
     ]
     return [
-        ", ".join(f"{words_of(short[name])} {shown(own.get(name))}" for name in names)
+        ", ".join(dict.fromkeys(_words(own, name, short[name]) for name in names))
         for own, names in zip(settings, said, strict=True)
     ]
+
+
+def _words(own: Mapping[str, Any], name: str, short: str) -> str:
+    """A setting and its value; a run without a name is called by its algorithm."""
+    if name == "name" and own.get(name) is None and "algorithm" in own:
+        return f"algorithm {own['algorithm']}"
+    return f"{words_of(short)} {shown(own.get(name))}"
 
 
 def _usual(values: Sequence[Any]) -> str | None:
@@ -133,6 +163,10 @@ def _usual(values: Sequence[Any]) -> str | None:
 def _parts(settings: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
     """Into how many parts the settings fall, looked at by some names."""
     return len({tuple(_key(own.get(name, "–")) for name in names) for own in settings})
+
+
+def _name(run: Run) -> str:
+    return str(run.path)
 
 
 def _key(value: Any) -> str:

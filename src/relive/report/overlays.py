@@ -6,6 +6,7 @@ kinds of line, so that two groups differ in both, or at least in one, up to the 
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -194,14 +195,13 @@ def doublings(
 
 
 def shortened(label: str, most: int = 26) -> str:
-    r"""A label for an axis, where a dollar would begin a formula.
+    r"""A label for an axis, in two lines if it is long; a dollar would begin a formula.
 
-    >>> shortened("sampler rank"), shortened("a" * 40, 5), shortened("$x")
-    ('sampler rank', 'aaaa…', '\\$x')
+    >>> shortened("sampler rank"), shortened("sampler rank, lr 1, n step 3", 12), shortened("$x")
+    ('sampler rank', 'sampler\nrank, lr 1,…', '\\$x')
     """
-    label = label if len(label) <= most else label[: most - 1] + "…"
     plain = "".join(letter if letter.isprintable() else "?" for letter in label)
-    return plain.replace("$", r"\$")
+    return "\n".join(wrap(plain, most, max_lines=2, placeholder="…")).replace("$", r"\$")
 
 
 def _stairs(index: int) -> dict[str, Any]:

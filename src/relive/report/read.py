@@ -169,9 +169,14 @@ def _runs_beside(path: Path) -> str:
     return runs_in(path) or runs_in(path.parent) or "; `relive train` makes one"
 
 
+def runs_below(folder: Path) -> list[Path]:
+    """The run directories directly below a folder, by name."""
+    return sorted(found.parent for found in folder.glob(f"*/{METRICS}"))
+
+
 def runs_in(folder: Path) -> str:
     """Names the run directories in a folder, as the end of a sentence, if there are any."""
-    runs = sorted(found.parent for found in folder.glob(f"*/{METRICS}"))
+    runs = runs_below(folder)
     if not runs:
         return ""
     more = f" and {len(runs) - 5} more" if len(runs) > 5 else ""

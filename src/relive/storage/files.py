@@ -89,29 +89,29 @@ def read_bytes(folder: Path, stored: Stored, parts: Iterable[memoryview]) -> Non
         CorruptError: the file is missing, cut, longer, or has changed.
     """
     check_size(folder, stored)
-    crc = 0
+    path, crc = folder / stored.file, 0
     try:
-        with (folder / stored.file).open("rb") as file:
+        with path.open("rb") as file:
             for part in parts:
                 for chunk in _chunks(part):
                     if file.readinto(chunk) != len(chunk):
-                        raise CorruptError(f"{stored.file} ends early")
+                        raise CorruptError(f"{path} ends early")
                     crc = zlib.crc32(chunk, crc)
     except OSError as error:
-        raise CorruptError(f"{stored.file} cannot be read: {error}") from None
+        raise CorruptError(f"{path} cannot be read: {error}") from None
     if crc != stored.crc32:
-        raise CorruptError(f"{stored.file} has changed since it was saved: its checksum differs")
+        raise CorruptError(f"{path} has changed since it was saved: its checksum differs")
 
 
 def check_size(folder: Path, stored: Stored) -> None:
     """Raise CorruptError unless a file is there and has the size it should have."""
     size = _size_of(folder / stored.file)
     if size is None:
-        raise CorruptError(f"{stored.file} cannot be read: there is no such file")
+        raise CorruptError(f"{folder / stored.file} cannot be read: there is no such file")
     if size != stored.nbytes:
         raise CorruptError(
-            f"{stored.file} has {size} bytes, expected {stored.nbytes}: it is cut or not of this "
-            "save"
+            f"{folder / stored.file} has {size} bytes, expected {stored.nbytes}: it is cut or not "
+            "of this save; copy the whole folder again, or load another save"
         )
 
 
@@ -166,7 +166,9 @@ def read_manifest(folder: Path, name: str) -> dict[str, Any]:
     """
     path = folder / name
     if not path.exists():
-        raise InputError(f"{folder} holds no saved buffer: there is no {name}")
+        below = next(iter(sorted(folder.glob(f"*/{name}"))), None)
+        hint = "" if below is None else f"; {below.parent} has one"
+        raise InputError(f"{folder} holds no saved buffer: there is no {name}{hint}")
     size = _size_of(path)
     if size is None or size > LARGEST_MANIFEST:
         raise CorruptError(f"{name} cannot be read: it is no file that save() wrote")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOCK, TURN = "lock", "save.lock"
+TRIES = 5
+SECONDS_OF_ASKING = 0.05  # far longer than it takes, also where many ask
 BY_FOLDER = os.stat in os.supports_dir_fd  # elsewhere a file that is open cannot be removed
 
 
@@ -41,7 +44,7 @@ class Lock:
         while True:
             file = (folder / LOCK).open("a+b", buffering=0)
             try:
-                if not _lock(file):
+                if not _lock_soon(file):
                     file.seek(0)
                     holder = file.read(20).decode(errors="replace") or "unknown"
                     raise UnsupportedError(
@@ -79,6 +82,27 @@ class Lock:
         folder, self._folder = self._folder, None
         if folder is not None:
             os.close(folder)
+
+
+def is_held(folder: Path) -> bool | None:
+    """Whether a process holds the lock of a folder; None where there is none, or nobody can tell.
+
+    It is shared for the moment of asking, which whoever takes it waits for.
+    """
+    try:
+        with (folder / LOCK).open("rb", buffering=0) as file:
+            return not _share(file)
+    except OSError:
+        return None
+
+
+def _lock_soon(file: io.FileIO) -> bool:
+    """As `_lock`, but for those who only ask and are gone in a moment."""
+    for _ in range(TRIES - 1):
+        if _lock(file):
+            return True
+        time.sleep(SECONDS_OF_ASKING / TRIES)
+    return _lock(file)
 
 
 @contextmanager
@@ -138,7 +162,6 @@ def _is_called(file: io.FileIO, name: str | Path, folder: int | None = None) -> 
 if sys.platform == "win32":
     import errno
     import msvcrt
-    import time
 
     def _lock(file: io.FileIO) -> bool:
         file.seek(64)  # behind the number that others read
@@ -147,6 +170,11 @@ if sys.platform == "win32":
         except OSError:
             return False
         return True
+
+    def _share(file: io.FileIO) -> bool:
+        if shared := _lock(file):
+            _unlock(file)
+        return shared
 
     def _wait(file: io.FileIO) -> None:
         file.seek(64)
@@ -177,6 +205,14 @@ else:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            return False
+        return True
+
+    def _share(file: io.FileIO) -> bool:
+        """Until the file is closed; OSError where there are no locks."""
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
             return False
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from relive.envs.make import action_scale, num_actions
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 DISCRETE: tuple[Algorithm, ...] = ("dqn", "c51")
 CONTINUOUS: tuple[Algorithm, ...] = ("ddpg", "td3", "sac")
+FOR_NUMBERED = ", ".join((*DISCRETE, "rainbow"))
+FOR_BOXES = ", ".join((*CONTINUOUS, "rlpd"))
 
 
 def actions_of(env: Any, algorithm: Algorithm) -> int | ActionScale:
@@ -25,8 +28,18 @@ def actions_of(env: Any, algorithm: Algorithm) -> int | ActionScale:
     try:
         return action_scale(env) if continuous else num_actions(env)
     except ConfigError as error:
-        others = (*DISCRETE, "rainbow") if continuous else (*CONTINUOUS, "rlpd")
-        kind = "numbered" if continuous else "continuous"
-        raise ConfigError(
-            f"{algorithm} cannot act there: {error}; for {kind} actions: {', '.join(others)}"
-        ) from None
+        raise ConfigError(f"{algorithm} cannot act there: {error}; {_what_can(env)}") from None
+
+
+def _what_can(env: Any) -> str:
+    """The agents for the actions of an environment; if there are none, how they become others."""
+    with suppress(ConfigError):
+        num_actions(env)
+        return f"for numbered actions: {FOR_NUMBERED}"
+    with suppress(ConfigError):
+        action_scale(env)
+        return f"for continuous actions: {FOR_BOXES}"
+    return (
+        "no agent takes such actions: gymnasium.wrappers.TransformAction makes them Discrete(n), "
+        f"from 0 on ({FOR_NUMBERED}), or a finite Box of floats ({FOR_BOXES})"
+    )

@@ -12,6 +12,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from relive.buffer import ReplayBuffer
+from relive.envs.make import without_module
 from relive.errors import ConfigError, InputError
 from relive.storage.saving import save_note
 from relive.training.runtime import buffer_device
@@ -107,7 +108,9 @@ def going_on(saved: TrainConfig, given: TrainConfig) -> TrainConfig:
 
 
 def require_same(saved: TrainConfig, given: TrainConfig) -> None:
-    """Refuse to go on with other settings; other devices are allowed, and more steps.
+    """Refuse to go on with other settings.
+
+    Other devices are allowed, more steps, and another module in front of the environment.
 
     Raises:
         ConfigError: Names each setting that differs.
@@ -115,9 +118,11 @@ def require_same(saved: TrainConfig, given: TrainConfig) -> None:
     before, now = dict(_flat(saved.to_json())), dict(_flat(given.to_json()))
     differing = [
         f"{name} was {before.get(name)}, given {now.get(name)}"
+        + (f" (with more than {before[name]:,} it becomes longer)" if name == "total_steps" else "")
         for name in {**before, **now}
         if name not in PLACES and now.get(name) not in (before.get(name), CHOSEN)
         if not (name == "total_steps" and now[name] > before[name])
+        if not (name == "env" and without_module(now[name]) == without_module(before[name]))
     ]
     if differing:
         raise ConfigError(

@@ -25,11 +25,12 @@ from relive.buffer import ReplayBuffer
 from relive.devices import known_device
 from relive.envs.make import fields_in, make_training_env
 from relive.envs.torch_native.make import torch_id
-from relive.errors import ConfigError, UnsupportedError, shown
+from relive.errors import UnsupportedError
 from relive.gpu.failures import spares_the_device
 from relive.storage.memory import free_memory, plan
 from relive.training.algorithms import actions_of
 from relive.training.capture import Graphs
+from relive.training.config import require_settings
 from relive.training.runtime import cpu_settings
 from relive.training.updates import why_not
 
@@ -64,12 +65,9 @@ def settled(config: TrainConfig) -> Choice:
 
     Raises:
         ConfigError: An environment that does not exist, or that the agent cannot act in.
+        InputError: They are no settings.
     """
-    if not isinstance(config.env, str):
-        raise ConfigError(
-            f"env is the id of an environment; given {shown(config.env)}: register it with "
-            "gymnasium.register, in a module of yours, and name it module:Id-v0"
-        )
+    require_settings(config)
     why: dict[str, str] = {}
     if isinstance(config.threads, int) and config.threads > (cores := _cores()):
         why["threads"] = f"{config.threads}, more than the {cores} cores: they wait for each other"

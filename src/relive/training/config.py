@@ -10,12 +10,13 @@ import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 import torch
 
 from relive.agents import DQNConfig
 from relive.agents.kinds import AgentConfig, Algorithm, agent_config, algorithm_of
+from relive.declared import hold_to_types
 from relive.errors import ConfigError, InputError, shown
 from relive.sampling import Proportional, RankBased, Recent, Sampler, Uniform
 from relive.schedules import Linear
@@ -37,14 +38,6 @@ SETTINGS_OF_WINDOW = {
     "ere": frozenset({"window_rows", "eta", "sweep"}),
 }
 NAMES_HERE = {"count": "window_rows", "c_min": "window_rows", "updates": "sweep"}  # of `Recent`
-
-
-WORDS: dict[str, tuple[str | None, ...]] = {
-    "threads": (None, "auto"),
-    "log_every": ("auto",),
-    "save_every": ("auto",),
-}
-"""What may stand for a number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +97,7 @@ class ReplayConfig:
     sweep: int = 1_000
 
     def __post_init__(self) -> None:
+        hold_to_types(self, "replay.")
         if self.capacity < 1:
             raise ConfigError(f"replay.capacity is at least 1; given {self.capacity}")
         if not 1 <= self.batch_size <= self.capacity:
@@ -168,7 +162,9 @@ class ReplayConfig:
         }
         if self.sampler == "rank":
             return RankBased(**shared, resort_every=self.resort_every * accumulate)
-        return Proportional(**shared, eps=self.eps)
+        if self.sampler == "proportional":
+            return Proportional(**shared, eps=self.eps)
+        assert_never(self.sampler)
 
     def build_window(self, accumulate: int = 1) -> Recent | None:
         """The window; None for all rows. Of `accumulate` as above."""
@@ -176,7 +172,9 @@ class ReplayConfig:
             return None
         if self.window == "recent":
             return Recent(self.window_rows)
-        return Recent(eta=self.eta, c_min=self.window_rows, updates=self.sweep * accumulate)
+        if self.window == "ere":
+            return Recent(eta=self.eta, c_min=self.window_rows, updates=self.sweep * accumulate)
+        assert_never(self.window)
 
 
 @contextmanager
@@ -190,6 +188,19 @@ def _called_here() -> Iterator[None]:
         if name not in {setting.name for setting in dataclasses.fields(ReplayConfig)}:
             raise
         raise ConfigError(f"replay.{name} {rest}") from None
+
+
+def require_settings(config: object) -> None:
+    """Refuses what are no settings of a run.
+
+    Raises:
+        InputError: Says how they are made.
+    """
+    if not isinstance(config, TrainConfig):
+        raise InputError(
+            f"a run takes its settings, TrainConfig(env=...) or preset(algorithm, env); given "
+            f"{shown(config)}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +268,7 @@ class TrainConfig:
     agent: AgentConfig = field(default_factory=DQNConfig)
 
     def __post_init__(self) -> None:
+        hold_to_types(self, but={"env"})  # which the command line leaves open for a moment
         for name, least in (
             ("total_steps", 1),
             ("seed", 0),
@@ -273,8 +285,6 @@ class TrainConfig:
             ("save_every", 0),
         ):
             value = getattr(self, name)
-            if not isinstance(value, int) and value not in WORDS.get(name, ()):
-                raise ConfigError(f"{name} is a whole number (a Python int); given {shown(value)}")
             if isinstance(value, int) and value < least:
                 raise ConfigError(f"{name} is at least {least}; given {value}")
         if isinstance(self.threads, int) and self.threads > MOST_THREADS:
@@ -354,11 +364,10 @@ class TrainConfig:
         try:
             settings = dict(plain)
             agent = agent_config(settings.pop("algorithm"), settings["agent"])
-            out = plain["out"] and Path(plain["out"])
             parts = {
                 "replay": ReplayConfig(**plain["replay"]),
                 "demos": DemosConfig(**plain.get("demos", {})),  # earlier runs have none
             }
-            return cls(**dict(settings, **parts, agent=agent, out=out))
+            return cls(**dict(settings, **parts, agent=agent))
         except (KeyError, TypeError) as error:
             raise InputError(f"these are not the settings of a run: {error}") from None

@@ -51,6 +51,12 @@ NOT_FINITE = (
 )
 
 
+NO_UPDATE = (
+    "[bold red]nothing was learned: the run has made no update[/]; more --total-steps, or fewer "
+    "--learning-starts or --train-every"
+)
+
+
 class Stdout(Terminal):
     """Standard output; where nobody reads it any more nothing is written, and nothing ends."""
 
@@ -137,6 +143,8 @@ class Console:
     def _end(self, record: RunEnded) -> None:
         end = record.step, record.updates, record.seconds
         self._say(ending(*end, interrupted=record.interrupted, error=record.error))
+        if not record.updates and not record.interrupted:
+            self._terminal.print(NO_UPDATE)
         if record.interrupted and self._out is not None and is_saved(Path(self._out)):
             words = f"go on   {resume_command(self._out)}"
             self._terminal.print(words, markup=False, soft_wrap=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from relive.declared import hold_to_types
 from relive.demos import Filter, Loaded, load
 from relive.errors import ConfigError
 
@@ -46,14 +47,13 @@ class DemosConfig:
     done_means: Literal["terminated", "truncated"] | None = None
 
     def __post_init__(self) -> None:
+        hold_to_types(self, "demos.")
         if self.path is None:
             for setting in dataclasses.fields(self):
                 if (given := getattr(self, setting.name)) != setting.default:
                     raise ConfigError(
                         f"demos.{setting.name} {given} does nothing without demos.path"
                     )
-        else:
-            object.__setattr__(self, "path", Path(self.path))
         if not 0 < self.fraction <= 1:
             raise ConfigError(f"demos.fraction lies in (0, 1]; given {self.fraction}")
         if self.episodes is not None and self.episodes < 1:

@@ -26,7 +26,7 @@ from relive.agents.policy import BEST, POLICY, require_safetensors, save_policy
 from relive.errors import ConfigError, InputError
 from relive.gpu.failures import loses_the_device, reason
 from relive.runs import CHECKPOINT, is_saved, resume_command
-from relive.storage.files import write_whole
+from relive.storage.files import folder_at, write_whole
 from relive.storage.writer_lock import Lock
 from relive.training import failures
 from relive.training.checkpoint import (
@@ -37,7 +37,7 @@ from relive.training.checkpoint import (
     require_same,
 )
 from relive.training.choices import settled
-from relive.training.config import TrainConfig
+from relive.training.config import TrainConfig, require_settings
 from relive.training.loop import Trainer
 from relive.training.parts import Parts, build
 from relive.training.records import DeviceFailed, Evaluated, RunEnded, SaveDue, StepsMade
@@ -120,6 +120,7 @@ def run(
 
     Raises:
         ConfigError: Settings that cannot work; nothing has been written then.
+        InputError: They are no settings.
         MissingExtraError: A package is not installed that it would end with.
     """
     require_safetensors()
@@ -142,7 +143,7 @@ def run(
 
 
 def resume(
-    out: Path, sinks: Sequence[Sink] = (), *, config: TrainConfig | None = None
+    out: Path | str, sinks: Sequence[Sink] = (), *, config: TrainConfig | None = None
 ) -> RunResult:
     """Goes on with a run that was stopped or killed, from its last save.
 
@@ -158,7 +159,7 @@ def resume(
             are then those of the longer run, what was told at its end is taken back.
 
     Raises:
-        InputError: No run is there, it has ended, or it was never saved.
+        InputError: No run is there, it has ended, or it was never saved; `config` is none.
         ConfigError: A setting differs; says which.
         CorruptError: The save is damaged.
         UnsupportedError: The environment cannot be brought back to where it was, or another
@@ -166,8 +167,10 @@ def resume(
         MissingExtraError: As `run`.
     """
     require_safetensors()
+    out = folder_at(out)
     saved = run_settings(out)
     config = saved if config is None else config
+    require_settings(config)
     require_same(saved, config)
     config = going_on(saved, config)
     if not (out / METRICS).is_file():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from os import SEEK_END
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from relive.errors import InputError, MissingExtraError
 from relive.training.records import (
@@ -15,9 +16,6 @@ from relive.training.records import (
     TrainingProgress,
     as_json,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Sink(Protocol):
@@ -54,7 +52,8 @@ class JsonLines:
         InputError: The file is shorter than that.
     """
 
-    def __init__(self, path: Path, keep: int = 0) -> None:
+    def __init__(self, path: Path | str, keep: int = 0) -> None:
+        path = Path(path)
         if keep:
             with path.open("rb+") as file:
                 if file.seek(0, SEEK_END) < keep:
@@ -90,7 +89,7 @@ class TensorBoard:
         MissingExtraError: TensorBoard is not installed.
     """
 
-    def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
+    def __init__(self, folder: Path | str, resumed_at: int | None = None) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:

@@ -70,7 +70,9 @@ def check(column: Column, value: Any, shape: tuple[int, ...]) -> Any:
     else:
         fits = _numpy_fits(value, column.array_dtype)
     if tuple(value.shape) != shape:
-        raise InputError(f"{column.name}: given shape {tuple(value.shape)}, expected {shape}")
+        is_column = tuple(value.shape) == (*shape, 1)
+        hint = f"; pass {column.name}.squeeze(-1)" if is_column else ""
+        raise InputError(f"{column.name}: given shape {tuple(value.shape)}, expected {shape}{hint}")
     if column.conversion != NO_CONVERSION:
         if not (is_float(value) or is_stored(column, value)):
             raise InputError(
@@ -78,11 +80,21 @@ def check(column: Column, value: Any, shape: tuple[int, ...]) -> Any:
                 f"{column.field.stored_dtype}"
             )
     elif not fits:
+        way = "convert it first, or give the field another dtype"
+        if column.field.dtype == torch.bool:
+            way = f"pass {_as_bool(column.name, value)}"
         raise InputError(
             f"{column.name}: given {given_dtype}, expected {column.field.dtype} or what converts "
-            "to it without changing its kind; convert it first, or give the field another dtype"
+            f"to it without changing its kind; {way}"
         )
     return value.detach() if isinstance(value, Tensor) and value.requires_grad else value
+
+
+def _as_bool(name: str, value: Any) -> str:
+    """What to write for the truth values of numbers."""
+    if isinstance(value, Tensor):
+        return f"{name}.bool()"
+    return f"{name}.astype(bool)" if value.ndim else f"bool({name})"
 
 
 def _numpy_fits(value: np.ndarray[Any, Any], target: np.dtype[Any] | None) -> bool:

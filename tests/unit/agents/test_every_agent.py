@@ -21,6 +21,14 @@ every = pytest.mark.parametrize("kind", KINDS)
 continuous = pytest.mark.parametrize("kind", CONTINUOUS)
 
 
+@every
+def test_an_agent_is_shown_in_a_line(kind):
+    agent = make(kind, {"pos": Field((2,)), "vel": Field()})
+    acts = "action [2]" if kind in CONTINUOUS else "3 actions"
+    assert repr(agent) == f"{kind.upper()}(obs pos, vel, {acts}, cpu, 0 updates)"
+    assert repr(make(kind)) == f"{kind.upper()}(obs [4], {acts}, cpu, 0 updates)"
+
+
 # -- acting ------------------------------------------------------------------------------------
 
 
@@ -421,7 +429,7 @@ BAD_SHARED = [{"hidden": (0,)}, {"lr": 0.0}, {"lr_end": -1.0}, {"tau": 0.0}, {"m
 )
 def test_settings_outside_their_range_are_refused_by_name(kind, bad):
     (name, value), *_ = bad.items()
-    with pytest.raises(ConfigError, match=rf"agent\.{name} .*given {re.escape(repr(value))}"):
+    with pytest.raises(ConfigError, match=rf"agent\.{name} .*{re.escape(repr(value))}"):
         KINDS[kind][1](**bad)
 
 

@@ -55,19 +55,29 @@ def test_train_without_an_environment_has_help_too(capsys: pytest.CaptureFixture
     assert "algorithms: dqn" in capsys.readouterr().out
 
 
+def test_help_may_come_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "train"]) == main(["train", "--help"]) == 0
+    first, second = capsys.readouterr().out.split("usage: ")[1:]
+    assert first == second
+    with pytest.raises(SystemExit):
+        main(["help", "train", "dqn"])
+    assert "Train DQN" in capsys.readouterr().out
+    assert main(["help", "trian"]) == 2
+
+
 WRONG = {
     "palm": (
         "there is no command 'palm'; "
-        "there are: eval, plan, train, watch, export, report, bench, doctor, record"
+        "there are: train, eval, record, export, watch, report, bench, doctor, plan"
     ),
     "trian": (
         "there is no command 'trian'; did you mean 'train'? "
-        "There are: train, plan, doctor, eval, bench, watch, export, record, report"
+        "There are: train, eval, record, export, watch, report, bench, doctor, plan"
     ),
     "train": "name an algorithm: relive train dqn --env CartPole-v1",
     "train --env x": "name an algorithm: relive train dqn --env CartPole-v1",
-    "train dnq": "there is no algorithm 'dnq'; did you mean 'dqn'? There are: dqn, td3, ddpg, "
-    "rlpd, rainbow, c51, sac",
+    "train dnq": "there is no algorithm 'dnq'; did you mean 'dqn'? There are: dqn, c51, rainbow, "
+    "ddpg, td3, sac, rlpd",
     f"{TRAIN} --agent.loss hubr": (
         "there is no --agent.loss 'hubr'; did you mean 'huber'? There are: huber, mse"
     ),

@@ -7,6 +7,7 @@ import re
 import signal
 from typing import TYPE_CHECKING
 
+import gymnasium
 import pytest
 
 from relive.cli import train
@@ -97,6 +98,7 @@ def test_every_algorithm_is_trained_evaluated_watched_and_reported(
         ("sac --env CartPole-v1", "for numbered actions: dqn, c51"),
         ("c51 --env Pendulum-v1", "for continuous actions: ddpg, td3, sac"),
         ("ddpg --seed 1", "--env is missing"),
+        ("dqn --env torch/LunarLander-v3", "leave out torch/"),
     ],
 )
 def test_an_option_or_environment_of_another_agent_is_refused(
@@ -242,6 +244,33 @@ def test_a_directory_without_a_run_is_refused_by_name(
 ) -> None:
     assert main([command, str(tmp_path)]) == 2
     assert f"{tmp_path} is not a run directory" in capsys.readouterr().err
+
+
+def test_a_run_of_a_script_goes_on_with_the_module_that_registers_its_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "run")
+    (tmp_path / "own_poles.py").write_text(
+        "import gymnasium as gym\n"
+        "made_by = 'gymnasium.envs.classic_control:CartPoleEnv'\n"
+        "gym.register('Pole-v0', made_by, max_episode_steps=20)\n"
+    )
+    gymnasium.register("Pole-v0", "gymnasium.envs.classic_control:CartPoleEnv")  # in a script
+    assert main([*TINY, "--env", "Pole-v0", "--out", out, "--total-steps", "200"]) == 0
+    del gymnasium.registry["Pole-v0"]
+    monkeypatch.syspath_prepend(tmp_path)
+    named = ["--env", "own_poles:Pole-v0"]
+    try:
+        assert main(["eval", out]) == 2
+        assert "in front: --env module:Pole-v0" in capsys.readouterr().err
+        assert main(["eval", out, "--env", "CartPole-v1"]) == 2
+        assert "was trained in Pole-v0, given CartPole-v1; only" in capsys.readouterr().err
+        assert main(["eval", out, *named, "--episodes", "1"]) == 0
+        assert main(["record", "--policy", out, *named, "--out", str(tmp_path / "data")]) == 0
+        assert "of own_poles:Pole-v0, policy run" in capsys.readouterr().out
+        assert main(["train", "--resume", out, *named, "--total-steps", "300"]) == 0
+    finally:
+        gymnasium.registry.pop("Pole-v0", None)
 
 
 def test_a_run_that_was_stopped_goes_on(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

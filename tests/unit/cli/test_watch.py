@@ -20,6 +20,7 @@ from relive.cli.watch import Watcher
 from relive.cli.watch_view import state_of, view
 from relive.errors import InputError
 from relive.report.standing import Standing
+from relive.storage.writer_lock import Lock
 from tests.unit.report.conftest import (
     CONFIG,
     ENDED,
@@ -173,6 +174,7 @@ def test_a_partial_run_has_a_view_of_what_there_is(run: Path, case: str) -> None
         (70.0, True, True, None, "seems stalled: nothing for 1 min 10 s"),
         (70.0, True, None, None, "seems stalled: nothing for 1 min 10 s"),
         (70.0, True, False, None, "killed? nothing for 1 min 10 s, and no process here"),
+        (2.0, False, False, None, "killed? nothing for 2 s, and no process here"),
         (9e9, True, False, ENDED, "finished"),
         (9e9, True, False, {**ENDED, "interrupted": True}, "interrupted"),
     ],
@@ -196,6 +198,14 @@ def test_a_run_that_nobody_writes_to_any_more_was_killed(run: Path) -> None:
         assert "killed?" in words
         with (run / "metrics.jsonl").open("a"):
             assert "seems stalled" in " ".join(once(run))
+
+
+def test_a_run_whose_lock_is_let_go_was_killed_however_short_ago(run: Path) -> None:
+    write(run, HALF)
+    held = Lock(run, "")
+    assert "running" in " ".join(once(run))
+    held.release()
+    assert "killed?" in " ".join(once(run, width=120))
 
 
 BROKEN_OFF = {

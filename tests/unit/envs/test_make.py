@@ -55,7 +55,10 @@ def test_environments_of_a_package_are_found_without_an_import(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (None, "ends with ModuleNotFoundError: No module named 'own_envs'"),
+        (
+            None,
+            "ends with ModuleNotFoundError: No module named 'own_envs'; run it in the folder of ",
+        ),
         ("import nothing_of_that_name", "No module named 'nothing_of_that_name'"),
         ("1 +", "ends with SyntaxError"),
         ("raise ValueError('by design')", "ends with ValueError: by design"),
@@ -79,9 +82,15 @@ def test_a_module_of_environments_that_cannot_be_imported_says_why(
         ("own_envs_7:Zzzzzz", "own_envs_7 registers Arm-v0, Broken-v0, Dict-v0$"),
         (
             "Zzzzzz-v0",
-            "pprint_registry.. lists all. .* needs its module in front: module:Zzzzzz-v0$",
+            "pprint_registry.. lists all. .* needs its module in front: --env module:Zzzzzz-v0$",
         ),
-        ("CartPol-v1", "did you mean CartPole-v1 .* needs its module in front: module:CartPol-v1$"),
+        (
+            "CartPol-v1",
+            "did you mean CartPole-v1 .* needs its module in front: --env module:CartPol-v1$",
+        ),
+        ("cartpole", "did you mean CartPole-v1 or CartPole-v0"),
+        ("own_envs_7.py:Arm-v0", "is no module; did you mean own_envs_7:Arm-v0\\?$"),
+        ("torch/LunarLander-v3", "LunarLander-v3 is Gymnasium's, if .*: leave out torch/$"),
         ("own_envs_7:Broken-v0", "own_envs_7:Broken-v0 cannot be made: there is no driver$"),
     ],
 )

@@ -107,6 +107,13 @@ def test_the_page_says_what_was_measured(four: list[Path]) -> None:
     assert "not finished" not in words
 
 
+def test_one_seed_twice_has_no_interval(tmp_path: Path) -> None:
+    runs = [write(tmp_path / name) for name in ("a", "b")]
+    words = text_of(page([read_run(path) for path in runs]))
+    assert f"all runs 1 run, seed 3; left out, of a seed that is there: {runs[1]}" in words
+    assert "a single run has no band" in words
+
+
 def test_equal_runs_give_equal_pages(four: list[Path]) -> None:
     runs = [read_run(path) for path in four]
     assert page(runs) == page(runs)
@@ -220,5 +227,25 @@ def test_a_report_of_nothing_names_the_runs_there_are(
     monkeypatch.chdir(tmp_path)
     assert main(["report"]) == 2
     assert "name a run; these are: runs/rank-1, " in capsys.readouterr().err
-    assert main(["report", "runs"]) == 2
-    assert "runs is not a run directory" in capsys.readouterr().err
+    assert main(["report", "uns"]) == 2
+    assert "uns is not a run directory" in capsys.readouterr().err
+
+
+def test_a_folder_means_its_runs_and_no_page_of_relive_is_taken_for_one(
+    four: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", "runs"]) == 0
+    first = Path("runs/comparison.html").read_text()
+    assert main(["report", *map(str, sorted(Path("runs").glob("*")))]) == 0
+    said = capsys.readouterr()
+    assert said.out == "runs/comparison.html\n" * 2
+    assert said.err == "left out: runs/comparison.html, a page of relive report\n"
+    assert Path("runs/comparison.html").read_text() == first
+    Path("runs/notes.html").write_text("mine")
+    assert main(["report", "runs/notes.html", "runs/rank-1"]) == 2
+    assert "runs/notes.html is not a run directory" in capsys.readouterr().err
+    assert len(four) == 4

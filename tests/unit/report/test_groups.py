@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,18 @@ def test_groups_stand_in_the_order_in_which_they_were_named() -> None:
     runs = [run_of(seed=seed, **replay(name)) for name, seed in (("b", 2), ("a", 1), ("b", 1))]
     assert [one.label for one in groups_of(runs)] == ["sampler b", "sampler a"]
     assert groups_of(runs)[0].seeds == "2 runs, seeds 2, 1"
+
+
+def test_a_seed_counts_once_the_run_that_came_furthest() -> None:
+    records = {"run_ended": [{"step": 9}]}
+    first, whole, last = (
+        replace(run_of(seed=3), path=Path(name), records=told)
+        for name, told in (("a", {}), ("b", records), ("c", records))
+    )
+    other = run_of(seed=4)
+    (group,) = groups_of([first, whole, other, last])
+    assert (group.runs, group.left_out) == ([whole, other], [first, last])
+    assert group.seeds == "2 runs, seeds 3, 4; left out, of a seed that is there: a, c"
 
 
 LABELS: dict[str, tuple[list[dict[str, Any]], list[str]]] = {

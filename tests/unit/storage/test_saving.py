@@ -233,6 +233,9 @@ def test_a_missing_file_is_named(saved):
 def test_a_folder_of_something_else_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"holds no saved buffer: there is no manifest\.json"):
         ReplayBuffer.load(tmp_path)
+    numbered(3).save(tmp_path / "run" / "checkpoint")
+    with pytest.raises(InputError, match=r"manifest\.json; .*checkpoint has one$"):
+        ReplayBuffer.load(tmp_path / "run")
     (tmp_path / "manifest.json").write_text('{"name": "a web page"}')
     with pytest.raises(CorruptError, match="not what save"):
         ReplayBuffer.load(tmp_path)

@@ -2,15 +2,17 @@
 
 import dataclasses
 import json
+import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from relive import Proportional, RankBased, Recent, Uniform
-from relive.agents.kinds import CONFIGS
+from relive.agents.kinds import CONFIGS, algorithm_of
 from relive.errors import ConfigError, InputError
 from relive.schedules import Linear
-from relive.training import PRESETS, ReplayConfig, TrainConfig, preset
+from relive.training import PRESETS, DemosConfig, ReplayConfig, TrainConfig, preset
 from relive.training.presets import RECIPES
 from tests.unit.training.tiny import tiny
 
@@ -248,3 +250,66 @@ def test_sweeps_and_sorts_are_counted_in_updates_however_many_batches_they_take(
     rank = ReplayConfig(sampler="rank", resort_every=40).build_sampler(100, accumulate)
     assert ere.updates == rank.resort_every == 40 * accumulate
     assert rank.beta.steps == 100 * accumulate
+
+
+# -- what a field does not declare -------------------------------------------------------------
+
+WRONG_KINDS = [
+    (ReplayConfig, "sampler", "per", "no replay.sampler 'per'; there are: uniform, proportional, "),
+    (ReplayConfig, "sampler", "proport", "did you mean 'proportional'?"),
+    (ReplayConfig, "sampler", Uniform(), "replay.sampler is 'uniform', 'proportional' or 'rank'; "),
+    (ReplayConfig, "window", "recen", "did you mean 'recent'? There are: all, recent, ere"),
+    (ReplayConfig, "normalize", None, "replay.normalize is 'buffer', 'batch' or 'none'; given"),
+    (ReplayConfig, "capacity", 1e5, "replay.capacity is a whole number (a Python int); given"),
+    (ReplayConfig, "gamma", "0.9", "replay.gamma is a number; given '0.9'"),
+    (ReplayConfig, "alpha", True, "replay.alpha is a number; given True"),
+    (DemosConfig, "path", 3, "demos.path is a path or None; given 3"),
+    (DemosConfig, "format", "minary", "no demos.format 'minary'; did you mean 'minari'?"),
+    (DemosConfig, "successful_only", "yes", "demos.successful_only is True or False; given 'yes'"),
+    (tiny, "capture", "yes", "there is no capture 'yes'; there are: auto, on, off"),
+    (tiny, "compile", True, "compile is 'inductor', 'aot_eager', 'eager' or None; given True"),
+    (tiny, "threads", "all", "threads is a whole number (a Python int), 'auto' or None; given"),
+    (tiny, "total_steps", True, "total_steps is a whole number (a Python int); given True"),
+    (tiny, "save_buffer", 1, "save_buffer is True or False; given 1"),
+    (tiny, "name", 7, "name is text or None; given 7"),
+    (tiny, "out", 7, "out is a path or None; given 7"),
+    (
+        partial(TrainConfig, env="CartPole-v1"),
+        "replay",
+        {"n_step": 3},
+        "replay is ReplayConfig(...); given {'n_step': 3}",
+    ),
+    (
+        partial(TrainConfig, env="CartPole-v1"),
+        "agent",
+        {"lr": 1},
+        "C51Config(...), DDPGConfig(...), TD3Config(...) or SACConfig(...); given {'lr': 1}",
+    ),
+    (CONFIGS["dqn"], "double", "no", "agent.double is True or False; given 'no'"),
+    (CONFIGS["dqn"], "hidden", 256, "agent.hidden is whole numbers in a tuple; given 256"),
+    (CONFIGS["dqn"], "hidden", (256, 2.5), "agent.hidden is whole numbers in a tuple; given"),
+    (CONFIGS["dqn"], "weight_on", "td", "there is no agent.weight_on 'td'; "),
+    (CONFIGS["c51"], "v_min", None, "agent.v_min is a number; given None"),
+    (CONFIGS["ddpg"], "lr", "1e-3", "agent.lr is a number; given '1e-3'"),
+    (CONFIGS["td3"], "row_error", "mena", "did you mean 'mean'?"),
+    (CONFIGS["sac"], "target_critics", 1.0, "agent.target_critics is a whole number (a Python "),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "given", "message"), WRONG_KINDS, ids=[str(row[1:3]) for row in WRONG_KINDS]
+)
+def test_a_value_that_a_field_does_not_declare_is_refused(kind, name, given, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        kind(**{name: given})
+
+
+def test_a_path_may_be_text_and_a_tuple_a_list():
+    config = tiny(out="runs/a", agent={"hidden": [8, 8]})
+    assert (config.out, config.agent.hidden) == (Path("runs/a"), (8, 8))
+    assert DemosConfig(path="demos").path == Path("demos")
+
+
+def test_settings_of_no_agent_are_refused_by_name():
+    with pytest.raises(ConfigError, match=r"one of DQNConfig\(\.\.\.\), C51.*; given \{\}"):
+        algorithm_of({})

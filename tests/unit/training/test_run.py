@@ -16,7 +16,9 @@ from gymnasium.envs.registration import EnvSpec
 from relive.cli.main import main
 from relive.errors import ConfigError, InputError
 from relive.training import (
+    JsonLines,
     TrainConfig,
+    build,
     evaluate,
     evaluation_seeds,
     load_policy,
@@ -439,3 +441,33 @@ def test_settings_change_the_run(tmp_path):
     )
     assert stats["capacity"] == stats["size"] == 50
     assert stats["priority_updates"] == 0
+
+
+def test_paths_may_be_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run(tiny(out="runs/a", total_steps=20, eval_episodes=0), [JsonLines("lines.jsonl")])
+    longer = tiny(out="runs/a", total_steps=40, eval_episodes=0)
+    assert resume("runs/a", config=longer).ended.step == 40
+
+
+def test_what_is_no_settings_is_refused(tmp_path):
+    run(tiny(out=tmp_path, total_steps=20, eval_episodes=0))
+    for begin in (run, train, partial(resume, tmp_path, config="CartPole-v1")):
+        with pytest.raises(InputError, match=r"TrainConfig\(env=\.\.\.\) .*; given 'CartPole-v1'"):
+            begin(*[] if isinstance(begin, partial) else ["CartPole-v1"])
+
+
+def test_a_run_to_go_on_with_is_a_folder():
+    with pytest.raises(InputError, match="path is the name of a folder; given 3"):
+        resume(3)
+
+
+def test_an_environment_is_named_by_its_id(tmp_path):
+    env = gymnasium.make("CartPole-v1")
+    message = "env is the id of an environment; given <TimeLimit"
+    with pytest.raises(ConfigError, match=message):
+        run(tiny(env=env, out=tmp_path / "run"))
+    agent = build(tiny()).agent
+    with pytest.raises(ConfigError, match=message):
+        evaluate(agent, env, [0])
+    assert not list(tmp_path.iterdir())

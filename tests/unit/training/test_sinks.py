@@ -5,6 +5,7 @@ import io
 import json
 import math
 import sys
+from dataclasses import replace
 
 import pytest
 from rich.console import Console as Terminal
@@ -233,6 +234,13 @@ def test_a_loss_that_is_not_finite_is_told_once():
 def test_small_returns_keep_their_digits():
     small = Evaluated(step=300, returns=(-0.1479, -0.1459), mean=-0.1469, std=0.001, reference=None)
     assert "over 2 episodes: -0.147 ± 0.001" in shown(live=False, records=[RECORDS[0], small])
+
+
+def test_a_run_that_made_no_update_says_so_at_the_end():
+    end = replace(RECORDS[-1], updates=0)
+    *_, done, last = shown(live=False, records=[*RECORDS[:-1], end]).splitlines()
+    assert done.startswith("done: 300 steps and 0 updates")
+    assert last.startswith("nothing was learned: the run has made no update; more --total-steps")
 
 
 def test_a_terminal_that_is_gone_ends_nothing():

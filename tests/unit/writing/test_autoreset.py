@@ -235,3 +235,10 @@ def test_after_end_episode_the_next_step_is_a_real_one():
     buffer.add(**step, terminated=[False, False], truncated=[False, False])
     assert len(buffer) == 4
     assert buffer.stats()["dropped_reset_rows"] == 0
+
+
+def test_copies_of_a_single_environment_have_to_say_how_they_reset():
+    env = gym.make("CartPole-v1")
+    with pytest.raises(ConfigError, match="say how the 3 environments reset: autoreset="):
+        ReplayBuffer.for_env(env, 100, num_envs=3)
+    assert ReplayBuffer.for_env(env, 100, num_envs=3, autoreset="next_step").num_envs == 3

@@ -27,7 +27,7 @@ def torch_id(env_id: str) -> str | None:
     if not env_id.startswith(PREFIX):
         return None
     name = env_id.removeprefix(PREFIX)
-    _require_known(name)
+    _require_known(name, f"{name} is Gymnasium's, if there is one: leave out {PREFIX}")
     return name
 
 
@@ -57,7 +57,7 @@ def make_torch_env(
         ConfigError: No such environment here, no such dtype, a bad number of copies or seed.
         UnsupportedError: The machine has no such device.
     """
-    _require_known(env_id)
+    _require_known(env_id, "make_vector_env makes any environment of Gymnasium")
     if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
         raise ConfigError(f"num_envs is a whole number >= 1; given {num_envs!r}")
     if dtype not in (torch.float32, torch.float64):
@@ -67,9 +67,8 @@ def make_torch_env(
     )
 
 
-def _require_known(env_id: str) -> None:
+def _require_known(env_id: str, else_: str) -> None:
     if env_id not in TORCH_ENVS:
         raise ConfigError(
-            f"{env_id!r} does not exist as tensor code; these do: {', '.join(TORCH_ENVS)}. "
-            "make_vector_env makes any environment of Gymnasium"
+            f"{env_id!r} does not exist as tensor code; these do: {', '.join(TORCH_ENVS)}. {else_}"
         )

@@ -1,0 +1,87 @@
+"""Settings that are what their dataclass declares: a choice, a switch, a number, a path, a part."""
+
+from __future__ import annotations
+
+import types
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from relive.closest import unknown
+from relive.errors import ConfigError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+WORDS: dict[Any, str] = {
+    bool: "True or False",
+    int: "a whole number (a Python int)",
+    float: "a number",
+    str: "text",
+    Path: "a path",
+    type(None): "None",
+    tuple[int, ...]: "whole numbers in a tuple",
+}
+
+
+def hold_to_types(settings: object, prefix: str = "", *, but: Container[str] = ()) -> None:
+    """Refuses what a field of a frozen dataclass does not declare.
+
+    A path may be given as text, and a tuple as a list; they become what they stand for.
+
+    Args:
+        settings: The dataclass, in its `__post_init__`.
+        prefix: What errors write before the name of a field.
+        but: Fields that somebody else looks at.
+
+    Raises:
+        ConfigError: Of the first that is something else: says what was given and what there is.
+    """
+    for name, hint in get_type_hints(type(settings)).items():
+        if name in but:
+            continue
+        given = getattr(settings, name)
+        kinds = _alternatives(hint)
+        taken = _plain(given, kinds)
+        if not any(_is(taken, kind) for kind in kinds):
+            raise ConfigError(_refusal(f"{prefix}{name}", given, kinds))
+        if taken is not given:
+            object.__setattr__(settings, name, taken)
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    """Of a union its members, of anything else that alone."""
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def _plain(value: Any, kinds: tuple[Any, ...]) -> Any:
+    if Path in kinds and isinstance(value, str | PathLike):
+        return Path(value)
+    return tuple(value) if tuple[int, ...] in kinds and isinstance(value, list) else value
+
+
+def _is(value: Any, kind: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return isinstance(value, str) and value in get_args(kind)
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and all(_is(item, int) for item in value)
+    if kind in (int, float):  # a truth value is a number to Python, and a mistake here
+        number = int if kind is int else int | float
+        return isinstance(value, number) and not isinstance(value, bool)
+    return isinstance(value, kind)
+
+
+def _refusal(name: str, given: object, kinds: tuple[Any, ...]) -> str:
+    choices = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+    is_choice = all(kind is type(None) or get_origin(kind) is Literal for kind in kinds)
+    if is_choice and isinstance(given, str):
+        return unknown(name, given, choices, most=len(choices))
+    words = [
+        WORDS.get(kind) or f"{kind.__name__}(...)"
+        for kind in kinds
+        if get_origin(kind) is not Literal and kind is not type(None)
+    ]
+    words += [repr(word) for word in choices] + ["None"] * (type(None) in kinds)
+    *others, last = words
+    expected = f"{', '.join(others)} or {last}" if others else last
+    return f"{name} is {expected}; given {shown(given)}"
