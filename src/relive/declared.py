@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -27,7 +28,8 @@ WORDS: dict[Any, str] = {
 def hold_to_types(settings: object, prefix: str = "", *, but: Container[str] = ()) -> None:
     """Refuses what a field of a frozen dataclass does not declare.
 
-    A path may be given as text, and a tuple as a list; they become what they stand for.
+    A path may be given as text, a tuple as a list, a number as one of NumPy's, as sweeps give them;
+    they become what they stand for.
 
     Args:
         settings: The dataclass, in its `__post_init__`.
@@ -57,7 +59,13 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
 def _plain(value: Any, kinds: tuple[Any, ...]) -> Any:
     if Path in kinds and isinstance(value, str | PathLike):
         return Path(value)
-    return tuple(value) if tuple[int, ...] in kinds and isinstance(value, list) else value
+    if tuple[int, ...] in kinds and isinstance(value, list | tuple):
+        return tuple(_plain(item, (int,)) for item in value)
+    if isinstance(value, bool | int | float):
+        return value
+    if int in kinds and isinstance(value, Integral):
+        return int(value)
+    return float(value) if float in kinds and isinstance(value, Real) else value
 
 
 def _is(value: Any, kind: Any) -> bool:

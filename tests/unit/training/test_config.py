@@ -6,6 +6,7 @@ import re
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from relive import Proportional, RankBased, Recent, Uniform
@@ -37,6 +38,14 @@ def test_a_count_below_its_least_value_is_refused_by_name(bad):
     (name, value), *_ = bad.items()
     with pytest.raises(ConfigError, match=f"{name} is at least .*; given {value}"):
         tiny(**bad)
+
+
+def test_numbers_of_numpy_are_taken_as_those_of_python():
+    given = {"gamma": np.float32(0.5)}, {"hidden": [np.int32(8)], "lr": np.float64(0.5)}
+    config = tiny(*given, total_steps=np.int64(300))
+    assert config == tiny({"gamma": 0.5}, {"hidden": (8,), "lr": 0.5}, total_steps=300)
+    kinds = type(config.total_steps), type(config.replay.gamma), type(config.agent.hidden[0])
+    assert kinds == (int, float, int)
 
 
 @pytest.mark.parametrize(
