@@ -106,8 +106,9 @@ def _tiles(run: Run) -> Iterator[str]:
     end = run.last("run_ended") or run.last("training_progress") or {}
     yield tile("environment steps", number(run.steps), f"{number(end.get('updates', 0))} updates")
     if run.seconds:
-        speed = f"{number(round(run.steps / run.seconds))} steps per second"
-        yield tile("time", duration(run.seconds), speed)
+        speed = run.steps / run.seconds
+        told = tenths(speed) if speed < 10 else number(round(speed))
+        yield tile("time", duration(run.seconds), f"{told} steps per second")
 
 
 def _learning(run: Run) -> list[str]:

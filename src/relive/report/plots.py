@@ -60,7 +60,8 @@ def learning(
         dots = slice(None, None, 1 + len(steps) // MOST_DOTS)
         axes.plot(steps[dots], returns[dots], ".", c=FIRST, alpha=0.3, ms=4.5, mew=0)
         average = thinned(steps[window - 1 :], moving_average(returns, window))
-        axes.plot(*average, c=FIRST, lw=2.2, label=f"training, mean of {window} episodes")
+        what = f"mean of {window} episodes" if window > 1 else "each episode"
+        axes.plot(*average, c=FIRST, lw=2.2, label=f"training, {what}")
         if reference is not None:
             axes.axhline(reference, c=THIRD, lw=1.4, ls=(0, (5, 3)), label="reference")
         if evaluations:

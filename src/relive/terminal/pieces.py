@@ -86,7 +86,7 @@ def cells(
             "epsilon": fixed(numbers.get("epsilon"), ".2f"),
             "beta": fixed(numbers.get("beta"), ".2f"),
             "buffer": fixed(numbers.get("fill"), ".0%"),
-            "steps/s": fixed(numbers.get("steps_per_second"), ",.0f"),
+            "steps/s": rate(numbers.get("steps_per_second")),
         }
     return found
 
@@ -154,7 +154,7 @@ def ending(
     speed = step / seconds if seconds else math.nan
     return (
         f"{how}: {counted(step, 'step')} and {counted(updates, 'update')} in {seconds:.1f} s "
-        f"({speed:,.0f} steps/s)"
+        f"({rate(speed)} steps/s)"
     )
 
 
@@ -166,6 +166,11 @@ def last_returns(returns: Iterable[float], most: int = 12) -> str:
 def number(value: float | None) -> str:
     """Four digits, or a dash."""
     return "-" if value is None else f"{value:.4g}"
+
+
+def rate(value: float | None) -> str:
+    """Steps a second, with a tenth where they are few, or a dash."""
+    return fixed(value, ".1f" if value is not None and value < 10 else ",.0f")
 
 
 def fixed(value: float | None, form: str) -> str:

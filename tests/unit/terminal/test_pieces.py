@@ -30,6 +30,14 @@ def test_a_run_is_called_by_what_is_known(
     assert Text.from_markup(pieces.headline(config, versions)).plain == expected
 
 
+@pytest.mark.parametrize(
+    ("steps_per_second", "expected"),
+    [(None, "-"), (0.62, "0.6"), (9.94, "9.9"), (10.4, "10"), (1234.5, "1,234")],
+)
+def test_few_steps_a_second_have_a_tenth(steps_per_second: float | None, expected: str) -> None:
+    assert pieces.rate(steps_per_second) == expected
+
+
 @pytest.mark.parametrize(("width", "rows"), [(120, 1), (80, 1), (50, 2), (40, 2)])
 def test_words_go_below_the_bar_where_there_is_no_room(width: int, rows: int) -> None:
     file = io.StringIO()
