@@ -178,7 +178,7 @@ def test_no_setting_is_accepted_and_ignored(change):
 )
 def test_settings_outside_their_range_are_refused_by_name(bad):
     (name, value), *_ = bad.items()
-    with pytest.raises(ConfigError, match=rf"agent\.{name} .*given {re.escape(repr(value))}"):
+    with pytest.raises(ConfigError, match=rf"agent\.{name} .*{re.escape(repr(value))}"):
         DQNConfig(**bad)
 
 
