@@ -85,7 +85,7 @@ class Rebuilt:
         slots.clamp_max_(self.count - 1)
         self.weights = torch.pow(self.sums.at(slots) / least, -BETA)
         self.rows.gather(slots)
-        self.largest = torch.maximum(values.abs().max(), self.largest)
+        torch.maximum(values.abs().max(), self.largest, out=self.largest)
         priorities = torch.pow(values.abs() + EPS, ALPHA)
         self.sums.update(slots, priorities)
         self.least.update(slots, priorities)

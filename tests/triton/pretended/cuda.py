@@ -91,6 +91,7 @@ def _names(device: Device) -> dict[str, Any]:
 
     return {
         "is_available": lambda: True,
+        "is_initialized": lambda: True,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
         "set_device": _require_ours,

@@ -131,3 +131,12 @@ def test_of_a_device_that_is_lost_it_is_let_go_of_without_a_word(gpu: Device) ->
     with dead_device():
         lent.let_go()
     assert not lent.is_there
+
+
+def test_where_cuda_is_not_running_as_in_a_forked_child_nothing_is_asked_of_it() -> None:
+    with pretended() as device:
+        lent = Lent()
+        device.registered.clear()
+    lent.let_go()
+    assert not lent.is_there
+    assert not pinned._let_go_of
