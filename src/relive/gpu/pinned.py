@@ -178,7 +178,8 @@ def _give_back() -> None:
 
 def _unpin(memory: Tensor, device: torch.device) -> bool:
     """Whether it could be done now, or never has to be."""
-    if not torch.cuda.is_initialized():  # in a forked child
+    is_there: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    if not is_there:  # in a forked child
         return True
     if _keepers or is_captured(device):
         return False
