@@ -76,15 +76,19 @@ class Console:
     def __init__(self, terminal: Terminal | None = None) -> None:
         self._terminal = terminal or Stdout(highlight=False)
         self._terminal.soft_wrap = not self._terminal.is_terminal  # whoever reads it breaks lines
+        self._env, self._total_steps = "", 0
+        self._out: str | None = None
+        self._live: Live | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """What was told before; a run begins, or goes on."""
         self._returns: deque[float] = deque(maxlen=LAST)
         self._episodes = 0
         self._last: TrainingProgress | None = None
         self._is_sound = True
-        self._env, self._total_steps = "", 0
-        self._out: str | None = None
         self._made = 0  # steps
         self._next_line = self._next_time = 0.0
-        self._live: Live | None = None
 
     def record(self, record: Record) -> None:
         """Shows the record, if it is one that is shown, and the terminal is still there."""
@@ -96,7 +100,7 @@ class Console:
     def _show(self, record: Record) -> None:
         match record:
             case RunStarted():
-                self._heading(record)
+                self._begin(record)
                 for name, words in record.chosen.items():
                     self._terminal.print(f"{name} {words}", style="dim")
                 self._watch()
@@ -150,22 +154,23 @@ class Console:
             self._terminal.print(words, markup=False, soft_wrap=True)
 
     def _resumed(self, record: RunResumed) -> None:
+        self._begin(record)
         self._episodes, self._made = record.episodes, record.step
-        self._returns = deque(record.last_returns, maxlen=LAST)
-        self._heading(record)
+        self._returns.extend(record.last_returns)
         self._terminal.print(f"going on after step {record.step:,}")
         for name, how in record.changed.items():
             self._terminal.print(f"[yellow]not as it was:[/] {name} {how}; numbers may differ")
         self._watch()
 
-    def _heading(self, record: RunStarted | RunResumed) -> None:
+    def _begin(self, record: RunStarted | RunResumed) -> None:
+        self._stop_live()
+        self._forget()
         self._env, self._total_steps = record.config["env"], record.config["total_steps"]
         self._out = record.config["out"]
         self._terminal.print(headline(record.config, record.versions))
 
     def _watch(self) -> None:
-        """Begin the live view, anew if the run does."""
-        self._stop_live()
+        """Begin the live view."""
         if self._terminal.is_terminal:
             self._live = Live(self._view(), console=self._terminal, refresh_per_second=8)
             self._live.start()

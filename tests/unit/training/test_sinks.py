@@ -221,6 +221,16 @@ def test_the_mean_return_goes_on_after_a_break():
     assert "episodes 8  mean return 13 " in lines[-1]
 
 
+@pytest.mark.parametrize("live", [False, True])
+def test_a_run_that_begins_once_more_is_shown_as_if_there_had_been_none_before(live):
+    again = [replace(PROGRESS, step=0, updates=0, loss=None, seconds=0.5)]
+    began = [RECORDS[0], *again]
+    broke_off = [*RECORDS[:2], replace(PROGRESS, loss=math.nan, seconds=900.0)]
+    told = shown(live=live, records=[*broke_off, *began])
+    alone = shown(live=live, records=began)
+    assert told.endswith(alone)
+
+
 def test_a_loss_that_is_not_finite_is_told_once():
     broken = [
         TrainingProgress(**{**_fields(PROGRESS), "step": step, "loss": loss})
