@@ -351,8 +351,9 @@ def test_ready_made_rows_are_stored_as_they_are():
 
 NO_DISCOUNTS = [
     ([0.9, math.nan, 0.0], r"discount\[1\] is nan, expected a number in \[0, 1\]"),
-    ([-1.0, 0.9, 0.0], r"discount\[0\] is -1, expected"),
+    ([-1.0, 0.9, 0.0], r"discount\[0\] is -1\.0, expected"),
     ([0.9, 1.5, 0.0], r"discount\[1\] is 1\.5, expected"),
+    ([0.9, 1.0000001, 0.0], r"discount\[1\] is 1\.0000001, expected"),
     ([0.9, math.inf, -math.inf], r"discount\[1\] is inf, expected"),
     ([0.9, 1e300, 0.0], r"discount\[1\] is inf, expected"),
     ([1.0, 0.0, 0.9], r"discount\[2\] is 0\.9, expected 0 where terminated: nothing comes after"),
@@ -379,7 +380,7 @@ def test_a_discount_of_several_lanes_is_named_by_step_and_lane():
     discount = torch.ones(3, 2, dtype=torch.bfloat16)
     discount[1, 0] = 2
     stream = {"obs": zeros, "action": zeros.astype(int), "reward": zeros, "next_obs": zeros}
-    with pytest.raises(InputError, match=r"discount\[1, 0\] is 2, expected"):
+    with pytest.raises(InputError, match=r"discount\[1, 0\] is 2\.0, expected"):
         buffer.extend(**stream, terminated=zeros > 0, discount=discount, env=None)
     assert len(buffer) == 0
 

@@ -138,7 +138,7 @@ def _require_discounts(columns: list[tuple[Column, Any]]) -> None:
         at = tuple(np.argwhere(~right)[0].tolist())
         expected = "a number in [0, 1]" if most[at] else "0 where terminated: nothing comes after"
         place = ", ".join(map(str, at))
-        raise InputError(f"discount[{place}] is {discount[at]:g}, expected {expected}")
+        raise InputError(f"discount[{place}] is {discount[at]!s}, expected {expected}")
 
 
 def _is_elsewhere(value: Any) -> bool:
