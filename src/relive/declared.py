@@ -8,11 +8,13 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from relive.closest import unknown
 from relive.errors import ConfigError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Mapping
 
 WORDS: dict[Any, str] = {
     bool: "True or False",
@@ -28,8 +30,8 @@ WORDS: dict[Any, str] = {
 def hold_to_types(settings: object, prefix: str = "", *, but: Container[str] = ()) -> None:
     """Refuses what a field of a frozen dataclass does not declare.
 
-    A path may be given as text, a tuple as a list, a number as one of NumPy's, as sweeps give them;
-    they become what they stand for.
+    A path may be given as text, a tuple as a list, a number or truth value as one of NumPy's, as
+    sweeps give them; they become what they stand for.
 
     Args:
         settings: The dataclass, in its `__post_init__`.
@@ -39,16 +41,35 @@ def hold_to_types(settings: object, prefix: str = "", *, but: Container[str] = (
     Raises:
         ConfigError: Of the first that is something else: says what was given and what there is.
     """
-    for name, hint in get_type_hints(type(settings)).items():
+    for name, kinds in _declared(type(settings)).items():
         if name in but:
             continue
         given = getattr(settings, name)
-        kinds = _alternatives(hint)
         taken = _plain(given, kinds)
         if not any(_is(taken, kind) for kind in kinds):
             raise ConfigError(_refusal(f"{prefix}{name}", given, kinds))
         if taken is not given:
             object.__setattr__(settings, name, taken)
+
+
+def from_file(kind: type, plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a dataclass as a file has them, to be given to it.
+
+    Runs of versions that did not hold settings to their types may have whole numbers with a point,
+    as of `log_every=1e4`; they become ints.
+    """
+    whole = {name for name, kinds in _declared(kind).items() if int in kinds and float not in kinds}
+    return {
+        name: int(value)
+        if name in whole and isinstance(value, float) and value.is_integer()
+        else value
+        for name, value in plain.items()
+    }
+
+
+def _declared(kind: type) -> dict[str, tuple[Any, ...]]:
+    """Of each field of a dataclass what it may be."""
+    return {name: _alternatives(hint) for name, hint in get_type_hints(kind).items()}
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:
@@ -61,6 +82,8 @@ def _plain(value: Any, kinds: tuple[Any, ...]) -> Any:
         return Path(value)
     if tuple[int, ...] in kinds and isinstance(value, list | tuple):
         return tuple(_plain(item, (int,)) for item in value)
+    if bool in kinds and isinstance(value, np.bool_):
+        return bool(value)
     if isinstance(value, bool | int | float):
         return value
     if int in kinds and isinstance(value, Integral):

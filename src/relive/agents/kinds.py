@@ -9,6 +9,7 @@ from relive.agents.ddpg import DDPG, DDPGConfig
 from relive.agents.dqn import DQN, DQNConfig
 from relive.agents.sac import SAC, SACConfig
 from relive.agents.td3 import TD3, TD3Config
+from relive.declared import from_file
 from relive.errors import ConfigError, shown
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def algorithm_of(config: AgentConfig) -> Algorithm:
 
 
 def agent_config(algorithm: str, plain: dict[str, Any]) -> AgentConfig:
-    """The settings of an agent from plain values.
+    """The settings of an agent from the plain values of a file.
 
     Raises:
         KeyError: There is no such algorithm.
@@ -53,7 +54,7 @@ def agent_config(algorithm: str, plain: dict[str, Any]) -> AgentConfig:
     kind = next((kind for name, kind in CONFIGS.items() if name == algorithm), None)
     if kind is None:
         raise KeyError(f"algorithm {algorithm}")
-    return kind(**plain)
+    return kind(**from_file(kind, plain))
 
 
 def new_agent(

@@ -16,7 +16,7 @@ import torch
 
 from relive.agents import DQNConfig
 from relive.agents.kinds import AgentConfig, Algorithm, agent_config, algorithm_of
-from relive.declared import hold_to_types
+from relive.declared import from_file, hold_to_types
 from relive.errors import ConfigError, InputError, shown
 from relive.sampling import Proportional, RankBased, Recent, Sampler, Uniform
 from relive.schedules import Linear
@@ -362,12 +362,13 @@ class TrainConfig:
             InputError: A setting is unknown, as one of another version may be.
         """
         try:
-            settings = dict(plain)
+            settings = from_file(cls, plain)
             agent = agent_config(settings.pop("algorithm"), settings["agent"])
             parts = {
-                "replay": ReplayConfig(**plain["replay"]),
-                "demos": DemosConfig(**plain.get("demos", {})),  # earlier runs have none
+                "replay": ReplayConfig(**from_file(ReplayConfig, plain["replay"])),
+                # earlier runs have no demonstrations
+                "demos": DemosConfig(**from_file(DemosConfig, plain.get("demos", {}))),
             }
             return cls(**dict(settings, **parts, agent=agent))
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, AttributeError) as error:
             raise InputError(f"these are not the settings of a run: {error}") from None

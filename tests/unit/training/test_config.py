@@ -48,6 +48,15 @@ def test_numbers_of_numpy_are_taken_as_those_of_python():
     assert kinds == (int, float, int)
 
 
+def test_truth_values_of_numpy_are_taken_as_those_of_python():
+    config = tiny({}, {"double": np.bool_(False)}, save_buffer=np.bool_(True))
+    assert (config.agent.double, config.save_buffer) == (False, True)
+    assert {type(config.agent.double), type(config.save_buffer)} == {bool}
+    for no_switch in ({"batch_size": np.True_}, {"gamma": np.True_}):
+        with pytest.raises(ConfigError, match="given "):
+            ReplayConfig(**no_switch)
+
+
 @pytest.mark.parametrize(
     "setting", [{"alpha": 0.7}, {"beta": 0.5}, {"eps": 1e-3}, {"normalize": "buffer"}], ids=str
 )
@@ -191,12 +200,30 @@ def test_settings_survive_json(config):
         ("total_steps", "300", r"total_steps is a whole number \(a Python int\); given '300'"),
         ("total_steps", None, "total_steps is a whole number"),
         ("seed", "auto", "seed is a whole number .*; given 'auto'"),
-        ("train_every", 4.0, r"train_every is a whole number .*; given 4\.0"),
+        ("train_every", 4.5, r"train_every is a whole number .*; given 4\.5"),
     ],
 )
 def test_settings_of_another_kind_are_refused(name, value, message):
     with pytest.raises(ConfigError, match=message):
         TrainConfig.from_json(dict(tiny().to_json(), **{name: value}))
+
+
+def test_whole_numbers_that_an_earlier_version_wrote_with_a_point_are_read():
+    plain = tiny({}, {"target_period": 50}, save_every=500, log_every=100).to_json()
+    then = dict(plain, save_every=500.0, log_every=100.0)
+    then["agent"] = dict(plain["agent"], target_period=50.0, lr=1.0)
+    then["replay"] = dict(plain["replay"], batch_size=8.0)
+    config = TrainConfig.from_json(then)
+    assert json.dumps([config.save_every, config.log_every]) == "[500, 100]"
+    assert json.dumps([config.agent.target_period, config.agent.lr]) == "[50, 1.0]"
+    assert json.dumps(config.replay.batch_size) == "8"
+
+
+@pytest.mark.parametrize("part", ["replay", "demos", "agent"])
+@pytest.mark.parametrize("wrong", [[1], 3, "ab", None], ids=str)
+def test_settings_of_a_part_that_are_none_are_refused(part, wrong):
+    with pytest.raises(InputError, match="not the settings of a run"):
+        TrainConfig.from_json(dict(tiny().to_json(), **{part: wrong}))
 
 
 def test_settings_of_another_version_are_refused():
