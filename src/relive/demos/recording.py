@@ -82,6 +82,7 @@ def write_minari(
         storage.update_episode_metadata([_statistics(episode) for episode in all_episodes])
         replaced = place.with_name(f".{place.name}.old")
         if place.exists():
+            shutil.rmtree(replaced, ignore_errors=True)  # of a process that was killed in here
             place.rename(replaced)
         unfinished.rename(place)
         shutil.rmtree(replaced, ignore_errors=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import gymnasium as gym
 import minari
 import numpy as np
@@ -204,6 +206,17 @@ def test_a_place_where_something_is_stays_as_it_is(tmp_path):
         write_minari(other, episodes, env, overwrite=True)
     assert (other / "thesis.txt").read_text() == "years of work"
     assert {path.name for path in tmp_path.iterdir()} == {"main_data.hdf5", "other", "out"}
+
+
+def test_a_dataset_is_replaced_though_a_killed_process_left_the_one_before_it_behind(tmp_path):
+    episodes = list(read(files.minari_hdf5(tmp_path, files.known())))
+    env = Spaces(VECTOR, Box(-1, 1, (2,), np.float32))
+    write_minari(tmp_path / "out", episodes, env)
+    for left in ("old", "part"):
+        shutil.copytree(tmp_path / "out", tmp_path / f".out.{left}")
+    write_minari(tmp_path / "out", episodes[:1], env, overwrite=True)
+    assert len(list(read(tmp_path / "out"))) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"main_data.hdf5", "out"}
 
 
 def test_a_write_that_fails_leaves_nothing_and_the_dataset_before(tmp_path, monkeypatch):
