@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import weakref
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ BY_FOLDER = os.stat in os.supports_dir_fd  # elsewhere a file that is open canno
 class Lock:
     """Held by at most one process, and let go when that ends, however it ends.
 
+    A forked child does not have it, so that one which outlives its parent keeps nobody waiting.
+
     Args:
         folder: Has a file for it.
         instead: What to do while another process writes.
@@ -39,6 +42,7 @@ class Lock:
         except BaseException:
             self._close_folder()
             raise
+        _locks.add(self)
 
     def _taken(self, folder: Path, instead: str) -> io.FileIO:
         while True:
@@ -69,8 +73,9 @@ class Lock:
         return self._folder is None or _is_called(file, LOCK, self._folder)
 
     def release(self) -> None:
-        """Let go, for every process that has inherited it."""
-        _unlock(self._file)
+        """Let go, for every process that has inherited it; nothing where it is held no more."""
+        if not self._file.closed:
+            _unlock(self._file)
         self.leave()
 
     def leave(self) -> None:
@@ -133,6 +138,7 @@ def turn(folder: Path) -> Iterator[None]:
         _end(file)
 
 
+_locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 _turns: set[io.FileIO] = set()
 
 
@@ -141,14 +147,16 @@ def _end(file: io.FileIO) -> None:
     file.close()
 
 
-def _leave_turns() -> None:
-    """In a forked child: the threads that have a turn are in the parent."""
+def _leave_all() -> None:
+    """In a forked child: locks are the parent's, and so are the threads that have a turn."""
+    for lock in list(_locks):
+        lock.leave()
     while _turns:
         _turns.pop().close()
 
 
 if hasattr(os, "register_at_fork"):  # systems that fork
-    os.register_at_fork(after_in_child=_leave_turns)
+    os.register_at_fork(after_in_child=_leave_all)
 
 
 def _is_called(file: io.FileIO, name: str | Path, folder: int | None = None) -> bool:

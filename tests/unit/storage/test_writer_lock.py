@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from relive.errors import UnsupportedError
 from relive.storage import writer_lock
 from relive.storage.writer_lock import Lock, is_held
+from tests.unit.forks import answer_of, forked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,3 +55,44 @@ def test_where_there_are_no_locks_nobody_can_tell(
     Lock(tmp_path, "").release()
     monkeypatch.setattr(writer_lock, "_share", share)
     assert is_held(tmp_path) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("call", ["held_beyond_its_process", "held_once_a_child_has_released"])
+def test_a_forked_child_neither_keeps_the_lock_nor_gives_it_away(tmp_path: Path, call: str) -> None:
+    assert bool(answer_of("storage.test_writer_lock", f"{call}(folder)", tmp_path, 60)) == (
+        call == "held_once_a_child_has_released"
+    )
+
+
+def held_beyond_its_process(folder: Path) -> int:
+    """Whether the lock is held when its process has ended, and a child of that has not."""
+    done = folder / "done"
+
+    def live_on() -> None:
+        until = time.monotonic() + 30
+        while not done.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+
+    def hold() -> None:
+        lock = Lock(folder, "")
+        forked(live_on)
+        assert lock.is_there
+
+    _, status = os.waitpid(forked(hold), 0)
+    assert status == 0
+    held = is_held(folder)
+    done.touch()
+    return int(bool(held))
+
+
+def held_once_a_child_has_released(folder: Path) -> int:
+    """Whether the lock is held when a child has done what a block that holds it ends with."""
+    lock = Lock(folder, "")
+    _, status = os.waitpid(forked(lock.release), 0)
+    assert status == 0
+    held = is_held(folder)
+    lock.release()
+    lock.release()  # which changes nothing
+    assert is_held(folder) is False
+    return int(bool(held))
