@@ -25,7 +25,8 @@ def given_episodes(
 
     A dict has `obs action reward next_obs terminated truncated`, each `[T, ...]`, as
     `ReplayBuffer.extend` takes them. Instead of `next_obs`, `obs` may have T + 1, with the last
-    one; `truncated` may be left out; `success seed env` may be there, as in `Demonstration`.
+    one; `truncated` may be left out; `success seed env` may be there, as in `Demonstration`. None
+    is as if it were left out.
 
     Raises:
         InputError: Something else, a name that is missing or unknown, lengths that differ.
@@ -42,17 +43,21 @@ def given_episodes(
         if not isinstance(given, Mapping):
             raise InputError(f"{name} is a dict of arrays or a Demonstration; given {shown(given)}")
         try:
-            found = _from_arrays(name, **given)
-        except (CorruptError, ValueError, TypeError) as error:
+            found = _from_arrays(name, given)
+        except (CorruptError, ValueError, TypeError, RuntimeError) as error:  # of NumPy and torch
             raise InputError(f"{name}: {error}") from None
         yield found
 
 
-def _from_arrays(name: str, **given: Any) -> Demonstration:
+def _from_arrays(name: str, given: Mapping[str, Any]) -> Demonstration:
+    given = {field: values for field, values in given.items() if values is not None}
+    strange = {str(field) for field in given} - {*NEEDED, *USUAL}
     needed = {field: given.get(field, REQUIRED) for field in NEEDED}
-    if wrong := wrong_names("an episode's", [], given.keys() - {*NEEDED, *USUAL}, *USUAL, **needed):
+    if wrong := wrong_names("an episode's", [], strange, *USUAL, **needed):
         raise InputError(wrong)
     about = {field: given[field] for field in ("success", "seed", "env") if field in given}
+    if np.ndim(success := about.get("success", False)):
+        raise InputError(f"success is that of the whole episode; given {shown(success)}")
     steps = {field: each(given[field], np.asarray) for field in given if field not in about}
     steps.setdefault("truncated", np.zeros_like(steps["terminated"]))
     count = len(steps["reward"])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from relive.declared import hold_to_types
 from relive.demos.demonstration import Demonstration, DoneMeans, LastStep, part, reading
 from relive.demos.formats import FormatName, found, is_minari, located, read
 from relive.demos.given import given_episodes
@@ -45,14 +46,9 @@ class Filter:
     min_return: float | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.successful_only, bool):
-            raise ConfigError(
-                f"successful_only is True or False; given {shown(self.successful_only)}"
-            )
-        least = self.min_return
-        number = isinstance(least, int | float) and not isinstance(least, bool) and least == least
-        if least is not None and not number:
-            raise ConfigError(f"min_return is a number, or None; given {shown(least)}")
+        hold_to_types(self)
+        if self.min_return != self.min_return:
+            raise ConfigError(f"min_return is a number or None; given {shown(self.min_return)}")
 
     def __call__(self, episode: Demonstration) -> bool:
         """Whether an episode passes.

@@ -581,6 +581,9 @@ def test_episodes_that_are_given_say_what_they_are(tmp_path):
         ({"action": np.zeros((5, 2))}, r"episode 1: 2 rewards, but actions \[5\]"),
         ({"obs": [[1, 2, 3], [1]]}, "episode 1: "),
         ({"obs": np.zeros((2, 7))}, r"episode 1: obs: given shape"),
+        ({"obs": torch.zeros(2, 3, requires_grad=True)}, "episode 1: .* requires grad"),
+        ({"success": np.array([False, True])}, "episode 1: success is that of the whole episode"),
+        ({"name": "b", 3: 4}, r"episode 1: .*unknown: \['3', 'name'\]"),
         ({"reward": 3.0}, "episode 1: "),
         ({"reward": [0.0, np.nan]}, "episode 1: reward of step 1 holds nan"),
     ],
@@ -592,6 +595,16 @@ def test_episodes_that_are_given_wrongly_leave_the_buffer_as_it_was(change, said
     with pytest.raises(InputError, match=said):
         load(buffer, given)
     assert buffer.stats()["added"] == 0
+
+
+def test_what_is_none_in_an_episode_is_as_if_it_were_left_out():
+    given = as_dicts(files.known())
+    nothing = dict.fromkeys(("next_obs", "truncated", "success", "seed", "env"))
+    buffer, expected = made(), made()
+    load(buffer, [nothing | one for one in given])
+    load(expected, given)
+    assert torch.equal(buffer.all().next_obs, expected.all().next_obs)
+    assert torch.equal(buffer.all().discount, expected.all().discount)
 
 
 @pytest.mark.parametrize(
