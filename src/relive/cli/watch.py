@@ -82,6 +82,8 @@ class Watcher:
         self._out, self._wait = out, wait
         self._next_line = 0.0
         self._held: bool | None = None
+        self._lock_tells = True  # as far as has been seen
+        self._was_idle = False  # at the last look nobody held it, and there was no more to read
 
     def show_once(self) -> None:
         """Prints one view of all that has been written.
@@ -162,8 +164,14 @@ class Watcher:
 
     def _look(self) -> bool:
         """Reads what is new; whether there is more."""
-        self._held = is_held(self._follower.path)  # first: who lets go has written all by then
+        held = is_held(self._follower.path)  # first: who lets go has written all by then
         news = self._follower.read()
+        if held or news.anew:
+            self._lock_tells = True
+        elif self._was_idle and news.records:  # by a machine whose locks are not seen here
+            self._lock_tells = False
+        self._was_idle = held is False and not news.more
+        self._held = held if self._lock_tells else None
         if news.anew:
             self._standing = Standing()
             self._next_line = 0.0
@@ -186,6 +194,6 @@ class Watcher:
         limit = max(LONG_QUIET, QUIET_RECORDS * self._standing.log_seconds)
         is_long = quiet is not None and quiet > limit
         written_to = self._held
-        if written_to is None and is_long:  # trained without `run`, or copied without its lock
+        if written_to is None and is_long:  # trained without `run`, or elsewhere, or copied
             written_to = is_written_to(self._follower.file)
         return state_of(self._standing, quiet, is_long=is_long, written_to=written_to)

@@ -256,6 +256,32 @@ class Training:
         self.happenings.pop(0)()
 
 
+def test_a_run_that_grows_though_its_lock_is_free_is_trained_where_locks_are_not_seen(
+    run: Path,
+) -> None:
+    write(run, HALF[:-1])
+    Lock(run, "").release()  # that of the other machine is not seen here
+    file, seen = io.StringIO(), [""]
+
+    def told() -> str:
+        seen.append(file.getvalue())
+        return seen[-1].removeprefix(seen[-2])
+
+    def goes_on(record: Record, words: str) -> Callable[[], None]:
+        def happens() -> None:
+            assert words in told()
+            write(run, [record])
+
+        return happens
+
+    training = Training(
+        goes_on(HALF[-1], "killed?"), goes_on(MEASURED, "running"), goes_on(ENDED, "running")
+    )
+    console = Console(file=file, force_terminal=True, width=120, color_system=None)
+    Watcher(run, console, training).follow(1)
+    assert "finished" in told()
+
+
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_it_follows_a_run_from_before_its_beginning_to_its_end(
     run: Path, is_terminal: bool
