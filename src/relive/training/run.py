@@ -365,7 +365,8 @@ def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
         return
     stopped = False
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    before = {n: how for n, how in before.items() if how is not signal.SIG_IGN}  # as under nohup
+    # ignored as under nohup; None if not Python has set it, and Python could not set it again
+    before = {n: how for n, how in before.items() if how not in (signal.SIG_IGN, None)}
 
     def restore() -> None:
         for number, handler in before.items():

@@ -403,6 +403,14 @@ def test_signals_that_were_ignored_before_are_ignored(tmp_path, request):
     assert not run(tiny(out=tmp_path / "run"), [listener]).ended.interrupted
 
 
+def test_signals_that_a_program_around_python_handles_stay_with_it(tmp_path, monkeypatch):
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(signal, "getsignal", lambda _: None)
+    assert not run(tiny(out=tmp_path / "run")).ended.interrupted
+    monkeypatch.undo()
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 def test_a_second_ctrl_c_stops_at_once_and_still_keeps_the_weights(tmp_path):
     def twice():
         signal.raise_signal(signal.SIGINT)
