@@ -101,6 +101,14 @@ def test_runs_are_numbered_if_no_directory_is_named(tmp_path, monkeypatch):
     assert outs == [Path("runs", name), Path("runs", f"{name}-2"), Path("runs", f"{name}-3")]
 
 
+def test_two_runs_that_choose_a_name_at_one_moment_have_one_each(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Path, "exists", lambda _: False)  # both ask before one of them makes it
+    first, other = (with_run_directory(tiny()).out for _ in range(2))
+    assert first != other
+    assert sorted(tmp_path.glob("runs/*")) == sorted(map(Path.absolute, (first, other)))
+
+
 def test_a_directory_with_a_run_in_it_is_left_alone(tmp_path):
     config = tiny(total_steps=20, eval_episodes=0, out=tmp_path)
     run(config)
