@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import warnings
 import weakref
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ class Lock:
     """Held by at most one process, and let go when that ends, however it ends.
 
     A forked child does not have it, so that one which outlives its parent keeps nobody waiting.
+    Where the file system has no locks a warning says that nothing keeps others out.
 
     Args:
         folder: Has a file for it.
@@ -48,7 +50,7 @@ class Lock:
         while True:
             file = (folder / LOCK).open("a+b", buffering=0)
             try:
-                if not _lock_soon(file):
+                if not _lock_if_there_are_any(file, folder):
                     file.seek(0)
                     holder = file.read(20).decode(errors="replace") or "unknown"
                     raise UnsupportedError(
@@ -74,8 +76,9 @@ class Lock:
 
     def release(self) -> None:
         """Let go, for every process that has inherited it; nothing where it is held no more."""
-        if not self._file.closed:
-            _unlock(self._file)
+        with suppress(OSError):  # there are no locks
+            if not self._file.closed:
+                _unlock(self._file)
         self.leave()
 
     def leave(self) -> None:
@@ -99,6 +102,15 @@ def is_held(folder: Path) -> bool | None:
             return not _share(file)
     except OSError:
         return None
+
+
+def _lock_if_there_are_any(file: io.FileIO, folder: Path) -> bool:
+    try:
+        return _lock_soon(file)
+    except OSError as error:
+        words = f"nothing keeps other processes from writing to {folder}: it has no locks ({error})"
+        warnings.warn(words, RuntimeWarning, stacklevel=5)
+        return True
 
 
 def _lock_soon(file: io.FileIO) -> bool:
@@ -171,11 +183,16 @@ if sys.platform == "win32":
     import errno
     import msvcrt
 
+    HELD_BY_OTHERS = (errno.EACCES, errno.EDEADLK)
+
     def _lock(file: io.FileIO) -> bool:
+        """OSError where there are no locks."""
         file.seek(64)  # behind the number that others read
         try:
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError:
+        except OSError as error:
+            if error.errno not in HELD_BY_OTHERS:
+                raise
             return False
         return True
 
@@ -190,7 +207,7 @@ if sys.platform == "win32":
             try:
                 msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
             except OSError as error:
-                if error.errno not in (errno.EACCES, errno.EDEADLK):
+                if error.errno not in HELD_BY_OTHERS:
                     raise  # there are no locks
                 time.sleep(0.05)
             else:
@@ -210,9 +227,10 @@ else:
     import fcntl
 
     def _lock(file: io.FileIO) -> bool:
+        """OSError where there are no locks."""
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             return False
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -55,6 +56,23 @@ def test_where_there_are_no_locks_nobody_can_tell(
     Lock(tmp_path, "").release()
     monkeypatch.setattr(writer_lock, "_share", share)
     assert is_held(tmp_path) is None
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_where_there_are_no_locks_one_writes_and_is_warned(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fcntl = pytest.importorskip("fcntl")
+
+    def flock(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.warns(RuntimeWarning, match="nothing keeps other processes from writing to"):
+        lock = Lock(tmp_path, "")
+    assert lock.is_there
+    assert is_held(tmp_path) is None
+    lock.release()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
