@@ -48,7 +48,8 @@ class Intake:
         self._packer = Packer(layout, self.steps, (num_envs,))
         self._bare_packer = Packer(layout, self.steps, ()) if num_envs == 1 else self._packer
         self._flags = [
-            self.steps[:, layout.columns[name].offset] for name in ("terminated", "truncated")
+            self.steps[:, layout.columns[name].offset].numpy()
+            for name in ("terminated", "truncated")
         ]
         self._one_env = num_envs == 1
         self._out_of_range: int | Tensor = 0
@@ -144,7 +145,7 @@ class Intake:
             self._state.words[w.OUT_OF_RANGE : w.OUT_OF_RANGE + 1] += number
 
     def _pack_final(self, final_obs: Any) -> int:
-        lanes = (self._flags[0] | self._flags[1]).nonzero().view(-1).tolist()
+        lanes = (self._flags[0] | self._flags[1]).nonzero()[0].tolist()
         if not lanes:
             return 0
         value = resets.final_of(self._layout.tree["obs"], final_obs, lanes)

@@ -5,6 +5,7 @@ E  lanes (environments)
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -57,9 +58,11 @@ class Packer:
             for name, tree in layout.tree.items()
         }
         self._arrays = tuple(self._targets[name] for name in ("obs", "action", "next_obs"))
+        self._numbers = tuple(self._targets[name] for name in ("reward", "terminated", "truncated"))
+        self._is_nested = any(isinstance(target, _Targets) for target in self._targets.values())
         self._bare = not leading
         self._memory = steps.numpy().data.cast("B")
-        self._numbers = layout.columns["reward"].offset
+        self._offset = layout.columns["reward"].offset
         self.out_of_range = 0
 
     def pack(
@@ -78,16 +81,10 @@ class Packer:
             InputError: a shape, dtype or key that does not fit.
         """
         self.out_of_range = 0
-        # Nearly all come as the array or number that is stored: these are told here.
-        place, action_place, next_place = self._arrays
-        for target, value in ((place, obs), (action_place, action), (next_place, next_obs)):
-            kind = type(value)
-            if (
-                kind is np.ndarray and value.dtype is target.dtype and value.shape == target.shape
-            ) or (kind in target.scalars and -LARGE < value < LARGE):
-                target.array[...] = value
-            else:
-                self.out_of_range += target.store(value)
+        # Nearly all come as arrays or numbers that are stored, or as floats that become float32:
+        # these are told here.
+        first, second, third = self._arrays
+        given: Any = ((first, obs), (second, action), (third, next_obs))
         if (
             self._bare
             and type(reward) in FLOATS
@@ -95,13 +92,29 @@ class Packer:
             and type(truncated) in BOOLS
             and -LARGE < reward < LARGE
         ):
-            NUMBERS.pack_into(self._memory, self._numbers, reward, 0.0, terminated, truncated)
+            NUMBERS.pack_into(self._memory, self._offset, reward, 0.0, terminated, truncated)
         else:
-            self.out_of_range += self._targets["reward"].store(reward)
-            self._targets["terminated"].store(terminated)
-            self._targets["truncated"].store(truncated)
-        for name, value in own.items():
-            self.out_of_range += self._targets[name].store(value)
+            first, second, third = self._numbers
+            given += ((first, reward), (second, terminated), (third, truncated))
+        if own:
+            given += tuple((self._targets[name], value) for name, value in own.items())
+        if self._is_nested:
+            given = [leaf for target, value in given for leaf in target.walk(value)]
+        for target, value in given:
+            kind = type(value)
+            if (
+                kind is np.ndarray
+                and value.shape == target.shape
+                and (
+                    (dtype := value.dtype) is target.dtype
+                    or (
+                        dtype is FLOAT64 and target.narrows and np.vdot(value, value) < LARGE_SQUARE
+                    )
+                )
+            ) or (kind in target.scalars and -LARGE < value < LARGE):
+                target.array[...] = value
+            else:
+                self.out_of_range += target.store(value)
 
     def pack_lanes(self, name: str, value: Any, lanes: list[int]) -> int:
         """Copy a field's value for some environments: [len(lanes), *shape of the field].
@@ -124,12 +137,15 @@ class Packer:
 
 NUMBERS = struct.Struct("=ff??")  # reward, discount, terminated, truncated: as they lie in a row
 LARGE = 2.0**127  # `struct` refuses what float32 cannot hold
+LARGE_SQUARE = LARGE**2  # a sum of squares below tells of each number that it is below, and no NaN
+LARGE_ARRAY = 1 << 13  # numbers; beyond, that sum is left to several threads
+FLOAT64 = np.dtype(np.float64)
 
 
 class _Target:
     """One column of the steps, as NumPy and as torch see it."""
 
-    __slots__ = ("array", "column", "dtype", "lanes", "scalars", "shape", "tensor")
+    __slots__ = ("array", "column", "dtype", "lanes", "narrows", "scalars", "shape", "tensor")
 
     def __init__(self, column: Column, steps: Tensor, leading: tuple[int, ...]) -> None:
         field = column.field
@@ -148,9 +164,20 @@ class _Target:
         self.dtype = column.array_dtype
         self.array: Any = None if self.dtype is None else self.tensor.numpy()
         self.scalars = () if self.shape else SAFE_SCALARS.get(dtype, ())
+        self.narrows = dtype == torch.float32 and math.prod(self.shape) <= LARGE_ARRAY
 
     def store(self, value: Any) -> int:
         """Copy a value that fits; returns how many numbers of it are out of range."""
+        if (
+            type(value) is Tensor
+            and value.dtype is self.tensor.dtype
+            and not value.is_nested
+            and value.shape == self.shape
+            and value.layout is torch.strided
+            and value.is_cpu
+        ):
+            self.tensor.copy_(value.detach())
+            return 0
         given, outside = stored_form(self.column, check(self.column, value, self.shape))
         if self.array is None or isinstance(given, Tensor):
             self.tensor.copy_(as_tensor(given))
@@ -166,17 +193,8 @@ class _Target:
 class _Targets:
     """The columns of a dict of fields."""
 
-    array: Any = None
-    dtype: Any = None
-    scalars: tuple[type, ...] = ()
-    shape: Any = None
-
     def __init__(self, name: str, tree: dict[str, Any]) -> None:
         self._name, self._tree = name, tree
-
-    def store(self, value: Any) -> int:
-        """Copy a dict of values that fit; returns how many numbers are out of range."""
-        return sum(leaf.store(part) for leaf, part in self.walk(value))
 
     def walk(self, value: Any) -> Iterator[tuple[_Target, Any]]:
         """Every column, with its part of the value."""

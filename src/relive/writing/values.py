@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relive.arrays import as_array, as_tensor
+from relive.arrays import NUMPY_DTYPES, as_array, as_tensor
 from relive.errors import InputError
 from relive.fields import NO_CONVERSION
 from relive.ops.convert.reference import encode
@@ -158,6 +158,8 @@ def _may_overflow(column: Column, value: Any) -> bool:
 def _narrowed(column: Column, value: Any) -> tuple[Any, int | Tensor]:
     """Numbers in the narrower floats of their column, and how many become infinite by it."""
     dtype = column.field.stored_dtype
+    if isinstance(value, Tensor) and value.is_cpu and value.dtype in NUMPY_DTYPES:
+        value = value.numpy()  # fewer calls
     if isinstance(value, Tensor) or column.array_dtype is None:
         given = as_tensor(value)
         narrow = given.to(dtype)

@@ -222,3 +222,102 @@ def test_bytes_are_the_nearest_to_numbers_of_any_precision(dtype):
     )
     wrong = buffer.rows([0]).obs[0].double() - values.double()
     assert wrong.abs().max() <= 0.5 / 255 + 1e-7
+
+
+BORDERS = [0.0, -0.0, 1e-50, 1.1, 2.0**126, 2.0**127, -(2.0**128), 3.4028235e38, 3.4028236e38]
+BORDERS += [1e300, -1e308, math.inf, -math.inf, math.nan]
+DOUBLES = {
+    "an array": np.array,
+    "every second of an array": lambda v: np.stack([v, v], -1)[..., 0],
+    "a foreign order of bytes": lambda v: np.array(v, ">f8"),
+    "a tensor": lambda v: torch.tensor(v, dtype=torch.float64),
+    "a negated tensor": lambda v: torch._neg_view(-torch.tensor(v, dtype=torch.float64)),
+    "a tensor with a graph": lambda v: torch.tensor(v, dtype=torch.float64, requires_grad=True),
+    "a list": lambda v: np.array(v).tolist(),
+}
+
+
+@pytest.mark.parametrize("form", DOUBLES)
+@pytest.mark.parametrize("size", [1, 17, 8193])
+@pytest.mark.parametrize("num_envs", [None, 1, 3])
+def test_float64_is_rounded_and_what_becomes_infinite_is_counted(form, size, num_envs):
+    leading = () if num_envs is None else (num_envs,)
+    settings = {} if num_envs is None else {"num_envs": num_envs, "autoreset": "disabled"}
+    fields = {"obs": {"a": Field((size,))}, "action": Field((2,)), "own": Field()}
+    buffer = ReplayBuffer(64, fields, **settings)
+    give, flags = DOUBLES[form], np.zeros(leading, bool)
+    counted = 0
+    for value in BORDERS:
+        values = np.ones((*leading, size))
+        values[..., -1] = value
+        numbers, pair = values[..., -1], values[..., [-1, -1]]
+        buffer.add(
+            obs={"a": give(values)},
+            action=give(pair),
+            reward=give(numbers),
+            next_obs={"a": give(values)},
+            terminated=flags,
+            truncated=flags,
+            own=give(numbers),
+        )
+        with np.errstate(over="ignore"):
+            stored = np.float32(value)
+        expected = torch.full((num_envs or 1, 1), float(stored))
+        counted += 6 * (num_envs or 1) * bool(np.isfinite(value) and np.isinf(stored))
+        batch = buffer.rows(buffer.live_ids()[-(num_envs or 1) :])
+        numbers = batch.reward[:, None], batch.own[:, None]
+        for found in (batch.obs["a"][:, -1:], batch.action, *numbers):
+            assert torch.equal(found.nan_to_num(7.0), expected.expand_as(found).nan_to_num(7.0))
+        assert torch.equal(batch.next_obs["a"], batch.obs["a"]) or math.isnan(value)
+        assert bool((batch.obs["a"][:, :-1] == 1.0).all())
+        assert buffer.stats()["out_of_range"] == counted
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool, torch.bfloat16])
+def test_a_tensor_of_the_stored_dtype_is_copied_as_it_is(dtype):
+    buffer = ReplayBuffer(4, {"obs": Field((2, 3), dtype), "action": Field((), dtype)})
+    obs = torch.tensor([[0, 1, 2], [3, 4, 5]]).to(dtype)
+    form = {"a view": obs.T.contiguous().T, "itself": obs}
+    if dtype.is_floating_point:
+        form |= {"with a graph": obs.clone().requires_grad_(), "negated": torch._neg_view(-obs)}
+    for given in form.values():
+        buffer.add(
+            obs=given,
+            action=given[1, 1],
+            reward=torch.tensor(1.5),
+            next_obs=given,
+            terminated=torch.tensor(False),
+            truncated=torch.tensor(True),
+        )
+        row = buffer.rows(buffer.live_ids()[-1:])
+        assert torch.equal(row.obs[0], obs)
+        assert torch.equal(row.next_obs[0], obs)
+        assert torch.equal(row.action[0], obs[1, 1])
+        assert not row.obs.requires_grad
+        numbers = row.reward.item(), row.terminated.item(), row.truncated.item()
+        assert numbers == (1.5, False, True)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda zeros: torch.nested.nested_tensor([zeros, zeros[:1]]),
+        lambda zeros: zeros.to_sparse(),
+        lambda zeros: zeros.to("meta"),
+    ],
+    ids=["nested", "sparse", "meta"],
+)
+def test_a_tensor_without_plain_memory_is_refused(form):
+    buffer = ReplayBuffer(4, {"obs": Field((2,)), "action": Field()})
+    good = np.zeros(2, np.float32)
+    with pytest.raises(InputError, match="obs"):
+        buffer.add(
+            obs=form(torch.zeros(2)),
+            action=0.0,
+            reward=0.0,
+            next_obs=good,
+            terminated=False,
+            truncated=False,
+        )
+    assert len(buffer) == 0
