@@ -201,7 +201,8 @@ def test_device_memory_is_gone_with_the_device():
     assert not torch.cuda.is_available()
     with pytest.raises(RuntimeError, match="is gone"):
         x.add_(1)
-    with pytest.raises(AssertionError, match="not compiled with CUDA"):
+    none = "not compiled with CUDA|no NVIDIA driver"  # as torch was built
+    with pytest.raises((AssertionError, RuntimeError), match=none):
         torch.zeros(2, device="cuda")
 
 

@@ -134,8 +134,7 @@ def _alone(make: Callable[[], Any]) -> int:
 
 
 _probe = torch.empty(1, device="cpu")
+_memory = _probe.untyped_storage()  # held, as that of a loan is: torch 2.9 counts who holds it
 BATCH_ALONE, TENSOR_ALONE = _alone(object), _alone(lambda: torch.empty(1, device="cpu"))
-MEMORY_ALONE = _alone(_probe.untyped_storage)
-BESIDES_TENSORS = (
-    references_to_memory(_probe.untyped_storage()._cdata) - 1 if COUNTS_ARE_EXACT else 0
-)
+MEMORY_ALONE = _alone(torch.empty(1, device="cpu").untyped_storage)
+BESIDES_TENSORS = references_to_memory(_memory._cdata) - 1 if COUNTS_ARE_EXACT else 0

@@ -63,4 +63,5 @@ def versions() -> dict[str, str]:
             found[package] = version(package)
         except PackageNotFoundError:
             found[package] = "not installed"
+    found["torch"] = str(torch.__version__)  # with its kind, as +cpu
     return found

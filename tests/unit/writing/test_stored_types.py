@@ -210,11 +210,11 @@ def test_whole_numbers_that_are_too_large_for_a_float_are_counted(form):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn])
 def test_bytes_are_the_nearest_to_numbers_of_any_precision(dtype):
-    values = torch.arange(2**16, dtype=torch.int32).to(torch.int16).view(dtype)
+    bits = torch.arange(2**16, dtype=torch.int32).to(torch.int16)
     if dtype.itemsize == 1:
-        values = torch.arange(256, dtype=torch.int32).to(torch.uint8).view(dtype)
-    exact = values.double()
-    values = values[(exact >= 0) & (exact <= 1)]
+        bits = torch.arange(256, dtype=torch.int32).to(torch.uint8)
+    exact = bits.view(dtype).double()
+    values = bits[(exact >= 0) & (exact <= 1)].view(dtype)
     fields = {"obs": Field(values.shape, store=torch.uint8), "action": Field()}
     buffer = ReplayBuffer(2, fields)
     buffer.add(
