@@ -19,6 +19,7 @@ from torch.autograd.graph import increment_version
 
 from relive.arguments import REQUIRED, wrong_names
 from relive.batch import Batch
+from relive.declared import plain
 from relive.description import describe, require_same, undescribe
 from relive.devices import known_device
 from relive.errors import (
@@ -138,7 +139,7 @@ class ReplayBuffer:
             on_failure=on_failure,
         )
         require_no_capture(known_device(settings.device), "ReplayBuffer(...)")
-        self._num_envs, self._n_step = num_envs, n_step
+        self._num_envs, self._n_step = settings.num_envs, settings.n_step
         self._tee: Tee | None = None
         self._home = Home.made(settings)
         self._own = frozenset(fields) - {"obs", "action"}
@@ -898,6 +899,7 @@ class ReplayBuffer:
             UnsupportedError: a device that this version has no kernels for.
         """
         folder = folder_at(path)
+        capacity = plain(capacity)
         if capacity is not None:
             memory.check_count("capacity", capacity)
         manifest = loading.read_settings(folder)
@@ -991,6 +993,7 @@ class ReplayBuffer:
         Raises:
             ConfigError: a smaller capacity, or more memory than is free.
         """
+        capacity = plain(capacity)
         if not isinstance(capacity, int) or capacity < self.capacity:
             raise ConfigError(f"capacity grows from {self.capacity}; given {shown(capacity)}")
         same = self._home.settings.arguments()
@@ -1012,6 +1015,7 @@ class ReplayBuffer:
         """
         if self._home.settings.window is None or self._home.settings.window.count is not None:
             raise UnsupportedError("only window=Recent(eta=...) has sweeps")
+        updates = plain(updates)
         if isinstance(updates, bool) or not isinstance(updates, int) or not 1 <= updates < 2**62:
             raise InputError(f"updates is a whole number >= 1; given {shown(updates)}")
         with self._lock:
@@ -1037,6 +1041,7 @@ class ReplayBuffer:
     @outside_capture
     def reseed(self, seed: int) -> None:
         """Start the random streams of a seed (any 64-bit integer) from their beginning."""
+        seed = plain(seed)
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
             raise ConfigError(f"seed is a 64-bit integer; given {shown(seed)}")
         with self._lock:
@@ -1047,6 +1052,7 @@ class ReplayBuffer:
     @outside_capture
     def set_progress(self, t: int) -> None:
         """Say that `t` training samples have been drawn, for schedules."""
+        t = plain(t)
         if isinstance(t, bool) or not isinstance(t, int) or not 0 <= t < 2**61:
             raise InputError(f"progress is a whole number in [0, 2^61); given {shown(t)}")
         with self._lock:
@@ -1178,6 +1184,7 @@ class ReplayBuffer:
     def _lanes(self, env: int | None) -> range:
         if env is None:
             return range(self._num_envs)
+        env = plain(env)
         if isinstance(env, bool) or not isinstance(env, int) or not 0 <= env < self._num_envs:
             raise InputError(
                 f"env is one of 0...{self._num_envs - 1}, or None for all; given {shown(env)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from dataclasses import fields
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
@@ -25,6 +26,24 @@ WORDS: dict[Any, str] = {
     type(None): "None",
     tuple[int, ...]: "whole numbers in a tuple",
 }
+
+
+def plain(value: Any) -> Any:
+    """A number or truth value of NumPy as Python's; anything else as it is.
+
+    >>> plain(np.int64(3)), plain(np.bool_(True)), plain("3")
+    (3, True, '3')
+    """
+    for kind, python in ((np.integer, int), (np.floating, float), (np.bool_, bool)):
+        if isinstance(value, kind):
+            return python(value)
+    return value
+
+
+def take_plain(settings: Any) -> None:
+    """Makes numbers of NumPy in a frozen dataclass Python's; first thing in its `__post_init__`."""
+    for field in fields(settings):
+        object.__setattr__(settings, field.name, plain(getattr(settings, field.name)))
 
 
 def hold_to_types(settings: object, prefix: str = "", *, but: Container[str] = ()) -> None:

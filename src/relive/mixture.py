@@ -10,6 +10,7 @@ from torch.autograd.graph import increment_version
 
 from relive.batch import Batch, BatchLayout
 from relive.buffer import ReplayBuffer
+from relive.declared import plain
 from relive.devices import known_device
 from relive.errors import ConfigError, InputError, NotReadyError, UnsupportedError, shown
 from relive.gpu.capture import outside_capture
@@ -55,7 +56,7 @@ class Mixture:
         _check_alike(buffers)
         self.buffers = tuple(buffers)
         first = self.buffers[0]
-        self.shares = tuple(share / math.fsum(shares) for share in shares)
+        self.shares = tuple(plain(share) / math.fsum(shares) for share in shares)
         self._layout = BatchLayout(first._home.layout)
         self._batches = Lender(self._layout, first.device)
         self._sender = Sender(self._layout)
@@ -263,7 +264,7 @@ def _check_parts(buffers: Any, shares: Any) -> None:
     if len({id(buffer) for buffer in buffers}) < len(buffers):
         raise ConfigError("a buffer is in the mixture twice; give it a larger share instead")
     if len(shares) != len(buffers) or not all(
-        isinstance(share, int | float) and 0 < share < 1e300 for share in shares
+        isinstance(share, int | float) and 0 < share < 1e300 for share in map(plain, shares)
     ):
         raise ConfigError(
             f"shares are {len(buffers)} positive numbers, one a buffer; given {shown(shares)}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relive.declared import plain, take_plain
 from relive.errors import ConfigError, shown
 
 
@@ -28,6 +29,7 @@ class Linear:
     steps: int
 
     def __post_init__(self) -> None:
+        take_plain(self)
         for end in (self.start, self.end):
             if isinstance(end, bool) or not isinstance(end, int | float) or not abs(end) < 1e300:
                 raise ConfigError(f"Linear needs finite ends; given {shown(end)}")
@@ -51,6 +53,7 @@ def as_linear(name: str, schedule: Schedule) -> Linear:
     """
     if isinstance(schedule, Linear):
         return schedule
+    schedule = plain(schedule)
     if isinstance(schedule, bool) or not isinstance(schedule, int | float):
         raise ConfigError(
             f"{name} is a number or a Linear(start, end, steps); given {shown(schedule)}"

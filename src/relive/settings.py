@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 
+from relive.declared import take_plain
 from relive.devices import known_device
 from relive.errors import ConfigError, UnsupportedError, shown
 from relive.fields import Fields, RowLayout
@@ -52,6 +53,7 @@ class Settings:
     on_failure: OnFailure = "raise"
 
     def __post_init__(self) -> None:
+        take_plain(self)
         for name in ("capacity", "num_envs", "n_step"):
             memory.check_count(name, getattr(self, name))
         memory.check_capacity(self.capacity, self.num_envs)

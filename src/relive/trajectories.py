@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from relive.arguments import REQUIRED, wrong_names
+from relive.declared import plain
 from relive.description import describe, undescribe
 from relive.episode import OURS, Episode
 from relive.errors import ConfigError, CorruptError, InputError, UnsupportedError, shown
@@ -150,6 +151,7 @@ class TrajectoryStore:
         if terminated is REQUIRED or own.keys() != expected:
             ends = {"terminated": terminated}
             raise InputError(wrong_names("the store's", expected, own, "truncated", **ends))
+        env = plain(env)
         if isinstance(env, bool) or not isinstance(env, int) or not 0 <= env < 2**31:
             raise InputError(f"env is a whole number in [0, 2^31); given {shown(env)}")
         recorder = self._writing()
@@ -257,7 +259,7 @@ class TrajectoryStore:
         Raises:
             InputError: there is no such episode.
         """
-        count = len(self)
+        count, number = len(self), plain(number)
         if isinstance(number, bool) or not isinstance(number, int) or not -count <= number < count:
             raise InputError(
                 f"there are {count} episodes, numbered from 0; given {shown(number)}"
@@ -438,6 +440,7 @@ def _check_choice(where: Any, limit: Any, damaged: Any) -> None:
     """Refuse what does not say which episodes to take."""
     if damaged not in ("raise", "skip"):
         raise InputError(f"damaged is 'raise' or 'skip'; given {shown(damaged)}")
+    limit = plain(limit)
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
         raise InputError(f"limit is a whole number >= 0; given {shown(limit)}")
     if where is not None and not callable(where):

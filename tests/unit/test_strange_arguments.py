@@ -130,7 +130,7 @@ def test_what_is_neither_true_nor_false_is_refused(buffer: ReplayBuffer, value: 
 
 
 def test_numbers_of_a_schedule_are_numbers() -> None:
-    for ends in ((HUGE, 1), (0, "1"), (np.float32(1), 1), ([0], 1), (True, 1), (0, 1e301)):
+    for ends in ((HUGE, 1), (0, "1"), (np.float32("nan"), 1), ([0], 1), (True, 1), (0, 1e301)):
         with pytest.raises(ConfigError, match="finite ends; given"):
             Linear(*ends, steps=1)
     with pytest.raises(ConfigError, match="steps >= 1"):

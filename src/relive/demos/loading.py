@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relive.declared import hold_to_types
+from relive.declared import hold_to_types, plain
 from relive.demos.demonstration import Demonstration, DoneMeans, LastStep, part, reading
 from relive.demos.formats import FormatName, found, is_minari, located, read
 from relive.demos.given import given_episodes
@@ -200,6 +200,7 @@ def _check(buffer: Any, where: Any, limit: Any) -> None:
         raise InputError(f"no file has the buffer's own fields {own}; give them to extend yourself")
     if where is not None and not callable(where):
         raise InputError(f"where is a Filter or a function of an episode; given {shown(where)}")
+    limit = plain(limit)
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise InputError(f"limit is a whole number >= 1, or None; given {shown(limit)}")
 
@@ -274,6 +275,7 @@ def _require_room(
 ) -> None:
     """Refuse rows that would overwrite one another, and what `pin_demonstrations` would refuse."""
     require_no_capture(buffer.device, "load")
+    reserve = plain(reserve)
     if isinstance(reserve, bool) or not isinstance(reserve, int) or reserve < 0:
         raise InputError(f"reserve is a whole number >= 0; given {shown(reserve)}")
     online = int(pin) if batch_size is None else whole_batch(batch_size)

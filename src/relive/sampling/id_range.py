@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from relive.declared import plain
 from relive.errors import InputError, shown
 from relive.gpu.transfer import moved
 
@@ -22,6 +23,7 @@ def id_range(start: Any, stop: Any, device: torch.device) -> tuple[int, int] | T
         InputError: they are none.
         UnsupportedError: numbers, or tensors elsewhere, while a CUDA graph is captured.
     """
+    start, stop = plain(start), plain(stop)
     for name, value in (("start", start), ("stop", stop)):
         if isinstance(value, Tensor):
             if value.ndim or value.dtype != torch.int64 or value.is_meta:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from relive.declared import take_plain
 from relive.ops import words as w
 from relive.sampling.settings import (
     BAD_PRIORITIES,
@@ -70,6 +71,7 @@ class Proportional:
     ranked: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        take_plain(self)
         check_range("alpha", self.alpha, 0.0, 2.0)
         check_schedule("beta", self.beta, 0.0, 1.0)
         check_range("eps", self.eps, 0.0, 1.0)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from relive.declared import take_plain
 from relive.ops import words as w
 from relive.sampling.settings import (
     BAD_PRIORITIES,
@@ -58,6 +59,7 @@ class RankBased:
     needs_largest: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        take_plain(self)
         check_range("alpha", self.alpha, 0.0, 2.0)
         check_schedule("beta", self.beta, 0.0, 1.0)
         check_range("weight_clip", self.weight_clip, 1e-30, math.inf)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from relive.declared import take_plain
 from relive.errors import ConfigError
 from relive.ops import words as w
 from relive.sampling.settings import check_choice, check_schedule, check_whole, write_schedule
@@ -45,6 +46,7 @@ class Recent:
     of: Literal["present", "capacity"] = "present"
 
     def __post_init__(self) -> None:
+        take_plain(self)
         for name in ("count", "c_min", "updates"):
             value = getattr(self, name)
             if name == "count" and value is None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from relive.declared import plain
 from relive.errors import InputError, shown
 from relive.ops.philox.batched import Philox
 
 
 def split_ids(ids: Tensor, holdout: float, seed: int) -> tuple[Tensor, Tensor]:
     """Ids (int64 [B]) for training and ids held out; see `ReplayBuffer.split`."""
+    holdout, seed = plain(holdout), plain(seed)
     if isinstance(holdout, bool) or not isinstance(holdout, int | float) or not 0 <= holdout <= 1:
         raise InputError(f"holdout lies in [0, 1]; given {shown(holdout)}")
     if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from relive.batch import BatchLayout
+from relive.declared import plain
 from relive.devices import known_kind
 from relive.errors import ConfigError, shown
 from relive.fields import Fields, RowLayout
@@ -127,6 +128,8 @@ def plan(
         >>> needed.row_bytes, round(needed.total / 1e6, 1)
         (448, 45.7)
     """
+    capacity, num_envs, n_step = plain(capacity), plain(num_envs), plain(n_step)
+    batch_size, track_reuse = plain(batch_size), plain(track_reuse)
     for name, count in (("capacity", capacity), ("num_envs", num_envs), ("n_step", n_step)):
         check_count(name, count)
     check_count("batch_size", batch_size, least=0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -85,12 +84,12 @@ def test_a_forked_child_neither_keeps_the_lock_nor_gives_it_away(tmp_path: Path,
 
 def held_beyond_its_process(folder: Path) -> int:
     """Whether the lock is held when its process has ended, and a child of that has not."""
-    done = folder / "done"
+    begun, over = os.pipe(), os.pipe()
 
     def live_on() -> None:
-        until = time.monotonic() + 30
-        while not done.exists() and time.monotonic() < until:
-            time.sleep(0.01)
+        os.close(over[1])
+        os.write(begun[1], b".")
+        os.read(over[0], 1)  # also where nobody is left to write
 
     def hold() -> None:
         lock = Lock(folder, "")
@@ -99,8 +98,9 @@ def held_beyond_its_process(folder: Path) -> int:
 
     _, status = os.waitpid(forked(hold), 0)
     assert status == 0
+    os.read(begun[0], 1)
     held = is_held(folder)
-    done.touch()
+    os.write(over[1], b".")
     return int(bool(held))
 
 

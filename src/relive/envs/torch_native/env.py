@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from relive.declared import plain
 from relive.errors import ConfigError, InputError, NotReadyError
 from relive.ops.philox.batched import Philox
 
@@ -184,6 +185,7 @@ class TorchEnv:
         return {"state": self._state, "elapsed": self._elapsed, "episode": self._episode}
 
     def _reseed(self, seed: int) -> None:
+        seed = plain(seed)
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
             raise ConfigError(f"seed is a 64-bit integer; given {seed!r}")
         self._seed = seed
