@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from relive.devices import known_device
@@ -45,6 +46,7 @@ def cpu_settings(threads: int | None) -> Iterator[None]:
     Args:
         threads: How many; None leaves the number alone.
     """
+    np.finfo(np.float32), np.finfo(np.float64)  # NumPy 1 warns where it is asked first after this
     before = torch.get_num_threads()
     torch.set_num_threads(threads or before)
     torch.set_flush_denormal(True)
