@@ -56,7 +56,10 @@ class Packer:
             else _Targets(name, _with_leaves(tree, columns))
             for name, tree in layout.tree.items()
         }
-        self._arrays = tuple(self._targets[name] for name in ("obs", "action", "next_obs"))
+        names = "obs", "action", "next_obs", "reward", "terminated", "truncated"
+        places = [self._targets[name] for name in names]
+        self._obs, self._action, self._next_obs, self._reward, *flags = places
+        self._terminated, self._truncated = flags
         self._bare = not leading
         self._memory = steps.numpy().data.cast("B")
         self._numbers = layout.columns["reward"].offset
@@ -78,16 +81,7 @@ class Packer:
             InputError: a shape, dtype or key that does not fit.
         """
         self.out_of_range = 0
-        # Nearly all come as the array or number that is stored: these are told here.
-        place, action_place, next_place = self._arrays
-        for target, value in ((place, obs), (action_place, action), (next_place, next_obs)):
-            kind = type(value)
-            if (
-                kind is np.ndarray and value.dtype is target.dtype and value.shape == target.shape
-            ) or (kind in target.scalars and -LARGE < value < LARGE):
-                target.array[...] = value
-            else:
-                self.out_of_range += target.store(value)
+        arrays = [(self._obs, obs), (self._action, action), (self._next_obs, next_obs)]
         if (
             self._bare
             and type(reward) in FLOATS
@@ -97,9 +91,17 @@ class Packer:
         ):
             NUMBERS.pack_into(self._memory, self._numbers, reward, 0.0, terminated, truncated)
         else:
-            self.out_of_range += self._targets["reward"].store(reward)
-            self._targets["terminated"].store(terminated)
-            self._targets["truncated"].store(truncated)
+            flags = (self._terminated, terminated), (self._truncated, truncated)
+            arrays += [(self._reward, reward), *flags]
+        # Nearly all come as the array or number that is stored: these are told here.
+        for target, value in arrays:
+            kind = type(value)
+            if (
+                kind is np.ndarray and value.dtype is target.dtype and value.shape == target.shape
+            ) or (kind in target.scalars and -LARGE < value < LARGE):
+                target.array[...] = value
+            else:
+                self.out_of_range += target.store(value)
         for name, value in own.items():
             self.out_of_range += self._targets[name].store(value)
 
