@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class CriticBackprop:
     """Values of critics, and what follows from the slope of a loss at them.
 
-    Values are forgotten at the next call for any: what goes backwards is the last `forward`,
+    Values are forgotten at the next call for any: what goes backwards is the last `forward`, once,
     through weights as they are then. Hooks of autograd are not called.
 
     Args:
@@ -113,9 +113,9 @@ class CriticBackprop:
         if not self.by_hand:
             self._parameters.take_grad(outputs, slopes, add=add)
             return
-        last = self._last_of(outputs[0])
         if outputs[0].shape[0] != self._critics.members.members:
             raise InputError("the gradient is that of all critics; given the values of some")
+        last = self._last_of(outputs[0])
         last.backwards(slopes[0].unsqueeze(2), self._grads, add=add)
 
     def to_action(self, q: Tensor, slope: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
@@ -141,9 +141,11 @@ class CriticBackprop:
         return action, torch.bmm(slope, of_action.mT).sum(0)
 
     def _last_of(self, q: Tensor) -> Pass:
+        """What gave these values, which is forgotten by that: there is one way back."""
         last = _known(self._last)
         if q is not self._values:
             raise InputError("what goes backwards are the last values, as forward gave them")
+        self._last = None
         return last
 
     def _make_room(self, rows: int) -> None:

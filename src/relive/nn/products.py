@@ -49,12 +49,15 @@ def weight_slope(x: Tensor, slope: Tensor, out: Tensor | None = None) -> Tensor:
 
 
 def slope_before_relu(slope: Tensor, weight: Tensor, x: Tensor, out: Tensor | None) -> Tensor:
-    """The slope of what a ReLU was given that gave x: s W^T where x > 0, else 0."""
+    """The slope of what a ReLU was given that gave x: s W^T where x > 0, else 0.
+
+    Where G is 1 it is written over x.
+    """
     if slope.ndim == 3 and slope.shape[2] == 1:
-        slope = torch.mul(slope, transposed(weight), out=out)
-    else:
-        product = torch.mm if slope.ndim == 2 else torch.bmm
-        slope = product(slope, weight.mT, out=out)
+        relu_backward(slope.expand_as(x), x, 0, grad_input=x)
+        return x.mul_(transposed(weight))
+    product = torch.mm if slope.ndim == 2 else torch.bmm
+    slope = product(slope, weight.mT, out=out)
     relu_backward(slope, x, 0, grad_input=slope)
     return slope
 

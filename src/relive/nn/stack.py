@@ -96,7 +96,7 @@ class Normal(NamedTuple):
 
 
 class Pass:
-    """One way forwards through layers, and back.
+    """One way forwards through layers, and one back.
 
     Args:
         layers: The first to the last, which has no norm.
@@ -125,7 +125,7 @@ class Pass:
     def backwards(
         self, slope: Tensor, grads: Sequence[Parameters] | None = None, *, add: bool = False
     ) -> Tensor:
-        """The way back.
+        """The way back, once: activations are written over.
 
         Args:
             slope: Of the output, of its shape.

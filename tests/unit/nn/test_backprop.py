@@ -140,6 +140,10 @@ def test_what_was_forgotten_is_not_gone_back_from(generator):
         backprop.take_grad([q], [torch.ones_like(q)])
     with pytest.raises(InputError, match="forward"):
         backprop.to_action(q, torch.ones_like(q), torch.zeros(B, D))
+    q = backprop.forward(*rows(generator))
+    backprop.take_grad([q], [torch.ones_like(q)])
+    with pytest.raises(InputError, match="forward"):
+        backprop.take_grad([q], [torch.ones_like(q)])
 
 
 def test_other_values_than_the_last_of_all_critics_are_not_gone_back_from(generator):
