@@ -47,14 +47,19 @@ def as_array(value: Any) -> Any:
         raise TypeError(str(error)) from None
 
 
+def as_learned(values: NDArray[Any]) -> NDArray[Any]:
+    """Floats as float32, as which they are learned from; what is not wider is given back."""
+    if values.dtype.kind != "f" or values.dtype.itemsize <= 4:
+        return values
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32)
+
+
 def is_finite(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Whether numbers are finite as float32, as which they are learned from; of their shape."""
     if values.dtype.kind != "f":
         return np.ones(values.shape, bool)
-    if values.dtype.itemsize > 4:
-        with np.errstate(over="ignore"):
-            values = values.astype(np.float32)
-    return np.asarray(np.isfinite(values))
+    return np.asarray(np.isfinite(as_learned(values)))
 
 
 def plain(tensor: Tensor) -> Tensor:

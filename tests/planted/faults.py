@@ -441,8 +441,8 @@ FAULTS = (
     ),
     Fault(
         "what goes backwards passes a ReLU that was off",
-        "nn/stack.py",
-        "                relu_backward(slope, x, 0, grad_input=slope)\n",
+        "nn/products.py",
+        "    relu_backward(slope, x, 0, grad_input=slope)\n",
         "",
         ("tests/unit/nn",),
     ),

@@ -133,7 +133,7 @@ class DDPG(CopiedByState):
         self.target_critic = copy.deepcopy(self.critic).requires_grad_(False)
         self.actor_parameters = FlatParameters(self.actor)
         self.critic_parameters = FlatParameters(self.critic)
-        self.actor_backprop = PolicyBackprop(self.actor, self.actor_parameters)
+        self.actor_backprop = PolicyBackprop(self.actor, self.actor_parameters, self.target_actor)
         self.critic_backprop = CriticBackprop(
             self.critic, self.critic_parameters, self.target_critic
         )
@@ -171,12 +171,12 @@ class DDPG(CopiedByState):
         """
         num_envs = count_envs(obs)
         explore = self.rng.random(num_envs) < epsilon
-        shape = num_envs, self.actions.size
-        if explore.all():
+        shape, explorers = (num_envs, self.actions.size), np.count_nonzero(explore)
+        if explorers == num_envs:
             return self.actions.array_from_unit(self.rng.uniform(-1.0, 1.0, shape))
         noise = self.config.exploration_noise * self.rng.standard_normal(shape)
-        action = (self._best(obs) + noise).clip(-1.0, 1.0)
-        if explore.any():
+        action = self._best(obs) + noise
+        if explorers:
             action = np.where(explore[:, None], self.rng.uniform(-1.0, 1.0, shape), action)
         return self.actions.array_from_unit(action)
 
@@ -186,7 +186,8 @@ class DDPG(CopiedByState):
 
     def _best(self, obs: Any) -> NDArray[Any]:
         with torch.inference_mode():
-            action: NDArray[Any] = self.actor(tensors_of(obs, self.obs, self.device)).cpu().numpy()
+            best = self.actor.forward(tensors_of(obs, self.obs, self.device))
+        action: NDArray[Any] = best.cpu().numpy()
         return action
 
     @torch.no_grad()
@@ -261,7 +262,7 @@ class DDPG(CopiedByState):
     def _critic_terms(self, batch: Batch) -> tuple[Loss, Tensor, Tensor]:
         """The loss, delta and the values of the actions taken, `[B]` each."""
         with torch.no_grad():
-            next_action = self.target_actor(batch.next_obs)
+            next_action = self.actor_backprop.target(batch.next_obs)
             next_value = self.critic_backprop.target(batch.next_obs, next_action)[0]
             target = td_target(batch.reward, batch.discount, next_value)
         q = self.critic_backprop.forward(batch.obs, self.scale.to_unit(batch.action))

@@ -230,11 +230,11 @@ class SAC(CopiedByState):
         """
         num_envs = count_envs(obs)
         explore = self.rng.random(num_envs) < epsilon
-        shape = num_envs, self.actions.size
-        if explore.all():
+        shape, explorers = (num_envs, self.actions.size), np.count_nonzero(explore)
+        if explorers == num_envs:
             return self.actions.array_from_unit(self.rng.uniform(-1.0, 1.0, shape))
         action = self._drawn(obs, self.rng.standard_normal(shape, np.float32))
-        if explore.any():
+        if explorers:
             action = np.where(explore[:, None], self.rng.uniform(-1.0, 1.0, shape), action)
         return self.actions.array_from_unit(action)
 
@@ -244,7 +244,7 @@ class SAC(CopiedByState):
 
     def _drawn(self, obs: Any, noise: NDArray[np.float32] | None) -> NDArray[Any]:
         with torch.inference_mode():
-            before, log_std = self.actor(tensors_of(obs, self.obs, self.device))
+            before, log_std = self.actor.forward(tensors_of(obs, self.obs, self.device))
             if noise is not None:
                 before = before + log_std.exp() * torch.from_numpy(noise).to(self.device)
             action: NDArray[Any] = before.tanh().cpu().numpy()
@@ -317,7 +317,7 @@ class SAC(CopiedByState):
         """The loss, the errors `[B]` and the values of the actions taken, `[B, K]`."""
         config = self.config
         with torch.no_grad():
-            action, log_prob = self._sample(*self.actor.forward(batch.next_obs))
+            action, log_prob = self._sample(*self.actor_backprop.target(batch.next_obs))
             q = self.critic_backprop.target(batch.next_obs, action, self._subset())
             value = q.amin(0)
             if config.entropy_backup:

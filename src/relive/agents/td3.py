@@ -154,7 +154,7 @@ class TD3(CopiedByState):
         self.target_critics = copy.deepcopy(self.critics).requires_grad_(False)
         self.actor_parameters = FlatParameters(self.actor)
         self.critic_parameters = FlatParameters(self.critics)
-        self.actor_backprop = PolicyBackprop(self.actor, self.actor_parameters)
+        self.actor_backprop = PolicyBackprop(self.actor, self.actor_parameters, self.target_actor)
         self.critic_backprop = CriticBackprop(
             self.critics, self.critic_parameters, self.target_critics
         )
@@ -195,12 +195,12 @@ class TD3(CopiedByState):
         """
         num_envs = count_envs(obs)
         explore = self.rng.random(num_envs) < epsilon
-        shape = num_envs, self.actions.size
-        if explore.all():
+        shape, explorers = (num_envs, self.actions.size), np.count_nonzero(explore)
+        if explorers == num_envs:
             return self.actions.array_from_unit(self.rng.uniform(-1.0, 1.0, shape))
         noise = self.config.exploration_noise * self.rng.standard_normal(shape)
-        action = (self._best(obs) + noise).clip(-1.0, 1.0)
-        if explore.any():
+        action = self._best(obs) + noise
+        if explorers:
             action = np.where(explore[:, None], self.rng.uniform(-1.0, 1.0, shape), action)
         return self.actions.array_from_unit(action)
 
@@ -210,7 +210,8 @@ class TD3(CopiedByState):
 
     def _best(self, obs: Any) -> NDArray[Any]:
         with torch.inference_mode():
-            action: NDArray[Any] = self.actor(tensors_of(obs, self.obs, self.device)).cpu().numpy()
+            best = self.actor.forward(tensors_of(obs, self.obs, self.device))
+        action: NDArray[Any] = best.cpu().numpy()
         return action
 
     @torch.no_grad()
@@ -284,7 +285,7 @@ class TD3(CopiedByState):
         """The loss, the errors `[B]` and the values of the actions taken, `[B, K]`."""
         config = self.config
         with torch.no_grad():
-            action = self.target_actor(batch.next_obs)
+            action = self.actor_backprop.target(batch.next_obs)
             noise = config.target_noise * self.target_noise.normal(*action.shape)
             action = smoothed_action(action, noise, config.target_noise_clip, -1.0, 1.0)
             q_next = self.critic_backprop.target(batch.next_obs, action)

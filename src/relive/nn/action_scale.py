@@ -99,14 +99,14 @@ class ActionScale:
         Raises:
             InputError: They are not of this box.
         """
+        if self._is_unit and action.shape[1:] == (self.size,) and action.dtype == torch.float32:
+            return action  # two operations would give the same bits
         if action.numel() != len(action) * self.size:
             raise InputError(
                 f"one action has the shape {shown(tuple(action.shape[1:]))}, the ActionScale "
                 f"{shown(self.shape)}; ActionScale.for_env(env) makes one that fits"
             )
         flat = action.reshape(len(action), self.size)
-        if self._is_unit and flat.dtype == torch.float32:
-            return flat  # two operations would give the same bits
         unit: Tensor = (flat - self._middle) / self._half
         return unit
 
@@ -121,8 +121,11 @@ class ActionScale:
     def array_from_unit(self, action: NDArray[Any]) -> NDArray[np.float32]:
         """As `from_unit`, from an array to one; whatever device tensors are scaled on."""
         unit = action.astype(np.float32, copy=False).reshape(len(action), *self.shape)
-        scaled = (self.low + self.high) / 2 + (self.high - self.low) / 2 * unit
-        return np.minimum(np.maximum(scaled, self.low), self.high)
+        scaled: NDArray[Any] = unit
+        if not self._is_unit:
+            scaled = (self.low + self.high) / 2 + (self.high - self.low) / 2 * unit
+        inside: NDArray[np.float32] = np.minimum(np.maximum(scaled, self.low), self.high)
+        return inside
 
 
 def _float32(bound: Any, inwards: float) -> NDArray[np.float32]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from relive.batch import Observation
     from relive.fields import Field, Fields
 
+tanh_backward = torch.ops.aten.tanh_backward.default
 SMALLEST_LOG_STD, LARGEST_LOG_STD = -20.0, 2.0
 
 
@@ -51,6 +52,11 @@ class DeterministicPolicy(nn.Module):
     def of_head(self, output: Tensor) -> Tensor:
         """Actions of what the last layer gives, `[B, D]`."""
         return output.tanh()
+
+    def before_head(self, action: Tensor, slope: Tensor) -> Tensor:
+        """The slope of what the last layer gives, of that of the actions that came of it."""
+        before: Tensor = tanh_backward(slope, action)
+        return before
 
 
 class GaussianPolicy(nn.Module):

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from relive.nn.mlp import fill_uniform
+from relive.nn.products import affine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,7 @@ class EnsembleLinear(nn.Module):
 
     def forward(self, x: Tensor, members: int | Tensor | None = None) -> Tensor:
         """`[K, B, G]` of `x` `[K, B, F]`, by members as of `EnsembleMLP.forward`."""
-        return torch.baddbmm(of_members(self.bias, members), x, of_members(self.weight, members))
+        return affine(x, of_members(self.weight, members), of_members(self.bias, members))
 
 
 class EnsembleLayerNorm(nn.Module):

@@ -5,11 +5,12 @@
 
     x  ->  x W + b  ->  normalised, scaled and shifted, if the layer has a norm  ->  ReLU
 
-What is done forwards and backwards is what autograd does, operation by operation. The bits of
-critics are the same; of policies the last ones may not be, since of the slope of a critic's input
-only the part of the action is computed. Left out is the graph: to build, walk and forget it takes a
-tenth of the time of an update of small networks. And outputs go where those of the last batch were,
-which is in the cache.
+What is done forwards and backwards is what autograd does, product by product (`nn/products.py`).
+The bits of critics are the same, but in layers so wide that a product adds up its terms in parts:
+with MKL of more than 384 features. Of policies the last ones may differ, since of the slope of a
+critic's input only the part of the action is computed. Left out is the graph: to build, walk and
+forget it takes a tenth of the time of an update of small networks. And outputs go where those of
+the last batch were, which is in the cache.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from relive.nn.products import affine, rectified, slope_before_relu, weight_slope
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     Modules = Sequence[tuple[nn.Module, nn.Module | None]]  # linear layers with their norms
 
-relu_backward = torch.ops.aten.threshold_backward.grad_input
 norm_backward = torch.ops.aten.native_layer_norm_backward
 EPS = 1e-5  # as of torch.nn.functional.layer_norm
 
@@ -94,7 +96,7 @@ class Normal(NamedTuple):
 
 
 class Pass:
-    """One way forwards through layers, and back.
+    """One way forwards through layers, and one back.
 
     Args:
         layers: The first to the last, which has no norm.
@@ -105,24 +107,25 @@ class Pass:
     """
 
     def __init__(self, layers: Sequence[Layer], x: Tensor) -> None:
-        affine = torch.addmm if x.ndim == 2 else torch.baddbmm
         self._layers, self._inputs = layers, [x]
         self._normals: list[Normal | None] = []  # behind each layer but the last
         *hidden, last = layers
         for ((weight, bias), norm), memory in hidden:
-            x, normal = affine(bias, x, weight, out=memory.output), None
-            if norm is not None:
+            if norm is None:
+                x, normal = rectified(x, weight, bias, memory.output), None
+            else:
+                x = affine(x, weight, bias, memory.output)
                 normal = Normal(x, *torch.native_layer_norm(x, x.shape[-1:], None, None, EPS))
-                x = torch.addcmul(norm.bias, normal.output, norm.weight, out=memory.active)
+                x = torch.addcmul(norm.bias, normal.output, norm.weight, out=memory.active).relu_()
             self._normals.append(normal)
-            self._inputs.append(x.relu_())
+            self._inputs.append(x)
         (weight, bias), _ = last.parameters
-        self.output = affine(bias, x, weight)
+        self.output = affine(x, weight, bias)
 
     def backwards(
         self, slope: Tensor, grads: Sequence[Parameters] | None = None, *, add: bool = False
     ) -> Tensor:
-        """The way back.
+        """The way back, once: activations are written over.
 
         Args:
             slope: Of the output, of its shape.
@@ -132,7 +135,6 @@ class Pass:
         Returns:
             The slope of what the first linear layer gives.
         """
-        product = torch.mm if slope.ndim == 2 else torch.bmm
         for place in range(len(self._layers) - 1, -1, -1):
             (linear, norm), memory = self._layers[place]
             x, grad = self._inputs[place], None if grads is None else grads[place]
@@ -141,13 +143,12 @@ class Pass:
             if grad is not None:
                 weight_grad, bias_grad = grad.linear
                 if add:
-                    weight_grad.add_(product(x.mT, slope))
+                    weight_grad.add_(weight_slope(x, slope))
                 else:
-                    product(x.mT, slope, out=weight_grad)
+                    weight_slope(x, slope, weight_grad)
                 _sum_rows(slope, bias_grad, add=add)
             if place > 0:
-                slope = product(slope, linear.weight.mT, out=memory.input_slope)
-                relu_backward(slope, x, 0, grad_input=slope)
+                slope = slope_before_relu(slope, linear.weight, x, memory.input_slope)
         return slope
 
     def _through_norm(self, place: int, slope: Tensor, grad: Affine | None, *, add: bool) -> Tensor:
@@ -216,3 +217,9 @@ def with_memory(modules: Modules, rows: int) -> list[Layer]:
             )
         layers.append(Layer(parameters, memory))
     return layers
+
+
+def in_memory_of(layers: Sequence[Layer], modules: Modules) -> list[Layer]:
+    """Layers of other modules of the same shapes."""
+    pairs = zip(values_of(modules), layers, strict=True)
+    return [Layer(parameters, layer.memory) for parameters, layer in pairs]

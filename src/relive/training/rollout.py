@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
-from relive.arrays import is_finite
+from relive.arrays import as_learned, is_finite
 from relive.envs.make import episodes_of, resume_episodes
 from relive.envs.torch_native import TorchEnv
 from relive.errors import InputError, UnsupportedError
@@ -144,7 +144,7 @@ class HostRollout:
                 raise InputError(
                     f"{self._name} began with {where} that is {OUTSIDE}; {NEVER_AGAIN}"
                 )
-            self._obs = obs
+            self._obs = narrow(obs)
 
     def explore(self, epsilon: float) -> None:
         """As `Rollout`."""
@@ -165,7 +165,8 @@ class HostRollout:
         except Exception as error:
             error.add_note(self._came_out_of("step"))
             raise
-        if not (finite := is_finite(reward)).all():
+        next_obs, learned = narrow(next_obs), as_learned(reward)  # once for all who ask
+        if not (finite := is_finite(learned)).all():
             raise InputError(
                 f"{self._name} gave a reward that is {OUTSIDE}: {reward.tolist()}, "
                 f"in its environment {int(finite.argmin())}; {NEVER_AGAIN}"
@@ -180,7 +181,7 @@ class HostRollout:
         self._buffer.add(
             obs=self._obs,
             action=action,
-            reward=reward,
+            reward=learned,
             next_obs=next_obs,
             terminated=terminated,
             truncated=truncated,
@@ -212,9 +213,11 @@ class HostRollout:
         Raises:
             UnsupportedError: An environment did not come back to where it was.
         """
-        self._obs, returns = resume_episodes(self._env, state["envs"])
+        obs, returns = resume_episodes(self._env, state["envs"])
+        self._obs = narrow(obs)
         self._episodes.load_state_dict(state["episodes"])
-        if not (_equal(self._obs, state["obs"]) and np.allclose(returns, self._episodes.returns)):
+        is_there = _equal(self._obs, narrow(state["obs"]))  # wider in earlier versions
+        if not (is_there and np.allclose(returns, self._episodes.returns)):
             raise UnsupportedError(
                 f"{self._name} cannot be resumed: the same seed and actions led it "
                 "elsewhere, so it draws chance from outside, or remembers earlier episodes"
@@ -348,6 +351,13 @@ def _equal(obs: Any, other: Any) -> bool:
     if isinstance(obs, dict):
         return obs.keys() == other.keys() and all(_equal(obs[k], other[k]) for k in obs)
     return np.array_equal(obs, other, equal_nan=np.issubdtype(np.asarray(obs).dtype, np.inexact))
+
+
+def narrow(obs: Any) -> Any:
+    """Observations with their floats as float32, as which they are learned from and kept."""
+    if isinstance(obs, dict):
+        return {key: narrow(entry) for key, entry in obs.items()}
+    return as_learned(np.asarray(obs))
 
 
 def not_finite(obs: Any, name: str = "") -> str | None:

@@ -83,7 +83,7 @@ class DeviceIntake(Intake):
             refuse_capture(self._device)
             super().take(obs, action, reward, next_obs, terminated, truncated, final_obs, own)
             self._columns = None
-            self._ended = (self._flags[0] | self._flags[1]) != 0
+            self._ended = self._ends.max(1) != 0
             return
         leading = () if self._one_env and ndim(reward) == 0 else (len(self.steps),)
         checked = check_columns(self._layout, values, leading)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from torch import Tensor
 
 from relive.errors import InputError
@@ -47,10 +48,8 @@ class Intake:
         self.steps = self.staging[:num_envs]
         self._packer = Packer(layout, self.steps, (num_envs,))
         self._bare_packer = Packer(layout, self.steps, ()) if num_envs == 1 else self._packer
-        self._flags = [
-            self.steps[:, layout.columns[name].offset].numpy()
-            for name in ("terminated", "truncated")
-        ]
+        ends = slice(layout.columns["terminated"].offset, layout.columns["truncated"].offset + 1)
+        self._ends = self.steps[:, ends].numpy()  # they lie side by side
         self._one_env = num_envs == 1
         self._out_of_range: int | Tensor = 0
 
@@ -145,8 +144,8 @@ class Intake:
             self._state.words[w.OUT_OF_RANGE : w.OUT_OF_RANGE + 1] += number
 
     def _pack_final(self, final_obs: Any) -> int:
-        lanes = (self._flags[0] | self._flags[1]).nonzero()[0].tolist()
-        if not lanes:
+        if not self._ends.any():
             return 0
+        lanes = np.flatnonzero(self._ends.any(1)).tolist()
         value = resets.final_of(self._layout.tree["obs"], final_obs, lanes)
         return self._packer.pack_lanes("next_obs", value, lanes)

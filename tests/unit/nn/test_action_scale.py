@@ -98,3 +98,10 @@ def test_one_number_may_be_an_action():
     assert scale.to_unit(torch.tensor([1.0, 3.0])).tolist() == [[0.0], [1.0]]
     assert scale.from_unit(torch.tensor([[0.0], [1.0]])).tolist() == [1.0, 3.0]
     assert scale.array_from_unit(np.array([[0.0], [1.0]])).tolist() == [1.0, 3.0]
+
+
+@pytest.mark.parametrize("bound", [1.0, 2.0])
+def test_arrays_beyond_the_box_are_brought_to_its_edge(bound):
+    found = ActionScale([-bound, -bound], [bound, bound]).array_from_unit(np.array([[1.5, -0.5]]))
+    assert found.dtype == np.float32
+    assert found.tolist() == [[bound, -bound / 2]]

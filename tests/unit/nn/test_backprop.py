@@ -1,6 +1,7 @@
 """Critics and policies by hand: the bits of autograd, through the same calls."""
 
 import copy
+import math
 
 import pytest
 import torch
@@ -47,7 +48,7 @@ def rows(generator, obs=(4,), size=B):
     return torch.randn(size, *obs, generator=generator), torch.randn(size, D, generator=generator)
 
 
-@pytest.mark.parametrize("hidden", [(), (8,), (8, 6), (8, 6, 7)])
+@pytest.mark.parametrize("hidden", [(), (8,), (8, 6), (8, 6, 7), (64, 1, 128), (256, 256)])
 @pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_values_and_gradients_are_those_of_autograd_bit_for_bit(
@@ -65,6 +66,31 @@ def test_values_and_gradients_are_those_of_autograd_bit_for_bit(
             found.append(parameters.grad.clone())
         assert found[0].any()
         assert torch.equal(*found)
+
+
+def test_gradients_of_wide_layers_are_as_near_to_float64_as_those_of_autograd(generator):
+    # what a product adds up in parts may have other last bits
+    sides = pair(generator, hidden=(1024, 1024))
+    obs, action = rows(generator, size=256)
+    slope = torch.randn(3, 256, generator=generator)
+    exact = copy.deepcopy(sides[0][2]).double()
+    (exact(obs.double(), action.double()) * slope).sum().backward()
+    expected = torch.cat([parameter.grad.flatten() for parameter in exact.parameters()])
+    for backprop, _, critics in sides:
+        backprop.take_grad([backprop.forward(obs, action)], [slope])
+        found = torch.cat([parameter.grad.flatten() for parameter in critics.parameters()])
+        assert (found - expected).norm() < 1e-6 * expected.norm()
+
+
+@pytest.mark.parametrize("hidden", [(8, 6), (64, 64), (72, 72)])
+def test_what_is_no_number_is_not_lost_on_the_way(generator, hidden):
+    (backprop, *_), _ = pair(generator, hidden=hidden)
+    policy = DeterministicPolicy(Field((4,)), D, hidden, generator)
+    obs, action = rows(generator)
+    obs[1] = math.nan
+    of_policy = PolicyBackprop(policy, FlatParameters(policy)).forward(obs)
+    for found in (backprop.forward(obs, action).T, backprop.target(obs, action).T, of_policy):
+        assert found.isnan().all(1).tolist() == [False, True, False, False, False]
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
@@ -114,6 +140,10 @@ def test_what_was_forgotten_is_not_gone_back_from(generator):
         backprop.take_grad([q], [torch.ones_like(q)])
     with pytest.raises(InputError, match="forward"):
         backprop.to_action(q, torch.ones_like(q), torch.zeros(B, D))
+    q = backprop.forward(*rows(generator))
+    backprop.take_grad([q], [torch.ones_like(q)])
+    with pytest.raises(InputError, match="forward"):
+        backprop.take_grad([q], [torch.ones_like(q)])
 
 
 def test_other_values_than_the_last_of_all_critics_are_not_gone_back_from(generator):
@@ -156,7 +186,7 @@ def test_what_is_more_than_linear_layers_goes_by_autograd(generator):
 
 
 @pytest.mark.parametrize("kind", [DeterministicPolicy, GaussianPolicy])
-@pytest.mark.parametrize("hidden", [(), (8,), (8, 6)])
+@pytest.mark.parametrize("hidden", [(), (8,), (8, 6), (256, 256)])
 def test_a_policy_by_hand_is_that_of_autograd_bit_for_bit(generator, kind, hidden):
     policy = kind(Field((4,)), D, hidden, generator)
     found = []
@@ -180,6 +210,34 @@ def test_a_policy_by_hand_is_that_of_autograd_bit_for_bit(generator, kind, hidde
     assert all(map(torch.equal, *(grads for grads, _ in found)))
     assert torch.equal(*(total for _, total in found))
     assert found[0][1].any()
+
+
+@pytest.mark.parametrize("kind", [DeterministicPolicy, GaussianPolicy])
+def test_the_target_of_a_policy_has_no_graph_and_is_the_policy_where_there_is_no_other(
+    generator, kind
+):
+    policy, other = (kind(Field((4,)), D, (8, 64), generator) for _ in range(2))
+    obs = torch.randn(B, 4, generator=generator)
+    for given, asked in ((other, other), (None, policy)):
+        backprop = PolicyBackprop(policy, FlatParameters(policy), given)
+        for by_hand in (True, False):
+            backprop.by_hand = by_hand
+            outputs = as_pair(backprop.target(obs))
+            assert all(map(torch.equal, outputs, as_pair(asked(obs))))
+            assert not any(output.requires_grad for output in outputs)
+
+
+def test_a_policy_learns_by_what_came_of_its_actions_too(generator):
+    policy = DeterministicPolicy(Field((4,)), D, (8,), generator)
+    obs, found = torch.randn(B, 4, generator=generator), []
+    for by_hand in (True, False):
+        mine = copy.deepcopy(policy)
+        parameters = FlatParameters(mine)
+        backprop = PolicyBackprop(mine, parameters)
+        backprop.by_hand = by_hand
+        backprop.take_grad([backprop.forward(obs).square()], [torch.ones(B, D)])
+        found.append(parameters.grad)
+    assert torch.equal(*found)
 
 
 def as_pair(given):
