@@ -6,7 +6,7 @@ from typing import Any
 
 from relive.bench.environments import PEERS
 from relive.bench.targets import best_peer, median
-from relive.bench.workloads import FLOORS_OF, VARIANTS, column
+from relive.bench.workloads import ENVS, FLOORS_OF, VARIANTS, column
 
 HEADINGS = {"stable-baselines3": "sb3"}
 FLOOR_NAMES = tuple(dict.fromkeys(name for names in FLOORS_OF.values() for name in names))
@@ -17,7 +17,8 @@ def times_of(workload: dict[str, Any], sampler: str) -> tuple[list[str], list[li
     """Headings and rows: microseconds of CPU time a call, ratios at the right.
 
     "to best" is ours to the fastest peer, with a new batch and with `out=`; "to copy" is `out=` to
-    the copy of the same bytes, "to take" to one `np.take` with its draw.
+    the copy of the same bytes, "to take" to one `np.take` with its draw. "add 64 envs" is one step
+    of 64 environments, which is what Stable-Baselines3 is given too, "add 64" are steps of one.
     """
     cases = {
         name.removeprefix(f"{sampler} "): figures
@@ -30,7 +31,7 @@ def times_of(workload: dict[str, Any], sampler: str) -> tuple[list[str], list[li
     headings = ["operation", "relive", "out=", *(HEADINGS.get(name, name) for name in others)]
     rows = []
     for case, figures in cases.items():
-        for variant in VARIANTS[sampler]:
+        for variant in (*VARIANTS[sampler], *(v for v in (ENVS,) if column(v) in figures)):
             ours = column(variant)
             shown = [microseconds(figures, name) for name in (ours, f"{ours} out", *others)]
             rows.append([f"{case} {variant}".strip(), *shown, *_ratios(figures, ours, floors)])

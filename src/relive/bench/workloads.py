@@ -11,7 +11,7 @@ from relive.bench.worker import Operation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-OURS, FLOORS = "relive", "floors"
+OURS, FLOORS, ENVS = "relive", "floors", "envs"
 QUICK_CAPACITY = 2048
 
 
@@ -100,6 +100,8 @@ class Case:
             if self.kind in {"sample", "scaled", "step"}:
                 into = Operation(f"{self.kind}_out", self.rows, variant)
                 yield column(variant, out=True), (OURS, into)
+        if self.kind == "add" and self.rows > 1 and self.sampler == "uniform":
+            yield column(ENVS), (OURS, Operation("add_envs", self.rows, f"{self.rows} {ENVS}"))
         for floor in FLOORS_OF.get((self.sampler, self.kind), ()):
             yield floor, (FLOORS, Operation(floor, self.rows))
 

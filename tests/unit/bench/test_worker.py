@@ -120,9 +120,11 @@ def ours() -> Any:
     return side
 
 
-@pytest.mark.parametrize("kind", ["add", "sample", "sample_out", "update", "step", "step_out"])
+@pytest.mark.parametrize(
+    "kind", ["add", "add_envs", "sample", "sample_out", "update", "step", "step_out"]
+)
 def test_our_operations_agree_with_their_definition(ours: Any, kind: str) -> None:
-    operation = Operation(kind, 16, "buffer")
+    operation = Operation(kind, 16, "16 envs" if kind == "add_envs" else "buffer")
     call = getattr(ours, kind)(operation)
     call()
     ours.verify(operation, call)

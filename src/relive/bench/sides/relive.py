@@ -33,9 +33,11 @@ class Side:
     def setup(self, task: Task, sampler: str) -> None:
         """Make the buffers and fill them."""
         self.task = task
-        obs = Field(task.obs_shape, getattr(torch, task.obs_dtype.name))
         for variant in ("batch", "buffer") if sampler == "per" else ("",):
-            self.buffers[variant] = self._filled(obs, variant)
+            self.buffers[variant] = self._filled(self._obs(), variant)
+
+    def _obs(self) -> Field:
+        return Field(self.task.obs_shape, getattr(torch, self.task.obs_dtype.name))
 
     def _filled(self, obs: Field, variant: str) -> ReplayBuffer:
         weighting: Any = Uniform()
@@ -64,6 +66,18 @@ class Side:
         steps = self.task.steps(count, lambda rows: rows)
         write = buffer.add if count == 1 else buffer.extend
         return lambda: write(**next(steps))
+
+    def add_envs(self, operation: Operation) -> Callable[[], Any]:
+        """Write one step of as many environments as rows are asked for."""
+        count = operation.rows
+        fields = {"obs": self._obs(), "action": Field(self.task.action_shape)}
+        buffer = ReplayBuffer(self.task.capacity, fields, num_envs=count, autoreset="disabled")
+        others = {name: other for name, other in self.buffers.items() if not name.endswith("envs")}
+        self.buffers = others | {operation.variant: buffer}  # one of them at a time
+        for first in range(0, self.task.capacity, count):
+            buffer.add(**self.task.rows(first, count))
+        add, steps = buffer.add, self.task.steps(count, lambda rows: rows)
+        return lambda: add(**next(steps))
 
     def sample(self, operation: Operation) -> Callable[[], Any]:
         """Draw rows into a new batch."""
@@ -147,6 +161,8 @@ class Side:
         ids = buffer.live_ids()[-operation.rows :]
         agree("ids of new rows", ids, torch.arange(before + 1, before + 1 + operation.rows))
         self.task.check(self.read_sample(buffer.rows(ids)), operation.rows)
+
+    _verify_add_envs = _verify_add
 
     def _verify_sample(self, operation: Operation, buffer: ReplayBuffer, call: Any) -> None:
         batch = call()
