@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 VENV := .venv
+CONSTRAINTS := constraints.txt
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.relive-installed
 ARGS ?=
@@ -25,11 +26,11 @@ test -x $(1)/bin/python || $(PYTHON) -m venv $(1) >/dev/null 2>&1 || \
 endef
 
 # Runs again only if a dependency changed.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v < (3, 14) or sys.exit("relive needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is %d.%d: try make PYTHON=python3.12" % v)'
 	@$(call make_venv,$(VENV))
 	@echo "installing relive and its tools into $(VENV) (once; a few minutes)"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[dev]" -c constraints.txt
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[dev]" -c $(CONSTRAINTS)
 	@touch $@
 
 train: $(STAMP) ## train DQN with prioritized replay on CartPole-v1

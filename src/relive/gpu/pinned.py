@@ -132,8 +132,9 @@ def pin(memory: Tensor, device: torch.device) -> Tensor:
         error = _runtime().cudaHostRegister(memory.data_ptr(), memory.nbytes, 0)
         if int(error):
             _clear_error()
+            why = _runtime().cudaGetErrorString(error)
             raise ConfigError(
-                f"{memory.nbytes / 1e9:.2f} GB of host memory could not be pinned ({error}); take "
+                f"{memory.nbytes / 1e9:.2f} GB of host memory could not be pinned ({why}); take "
                 "fewer rows, or raise the limit of locked memory (ulimit -l)"
             )
     pinned = torch.from_numpy(memory.numpy())  # whose end is not the end of the memory

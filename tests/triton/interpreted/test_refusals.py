@@ -221,7 +221,7 @@ def test_more_memory_than_is_free_is_refused_and_says_what_would_fit(device):
 
 def test_host_memory_that_cannot_be_pinned_is_refused(device):
     device.most_registered = 1 << 10
-    with pytest.raises(ConfigError, match=r"could not be pinned .*ulimit -l"):
+    with pytest.raises(ConfigError, match=r"could not be pinned \(error 1\);.*ulimit -l"):
         new_buffer("uniform", capacity=10_000, device="cuda", rows_on="host")
     new_buffer("uniform", capacity=10, device="cuda", rows_on="host")
 

@@ -137,6 +137,9 @@ class _Runtime:
         self._device.registered[address] = nbytes
         return 0
 
+    def cudaGetErrorString(self, error: int) -> str:
+        return f"error {error}"
+
     def cudaHostUnregister(self, address: int) -> int:
         if self._device.registered.pop(address, None) is None:
             return 1  # it was pinned for a device that is gone
