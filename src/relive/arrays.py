@@ -51,7 +51,7 @@ def as_learned(values: NDArray[Any]) -> NDArray[Any]:
     """Floats as float32, as which they are learned from; what is not wider is given back."""
     if values.dtype.kind != "f" or values.dtype.itemsize <= 4:
         return values
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):
         return values.astype(np.float32)
 
 

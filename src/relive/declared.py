@@ -34,6 +34,8 @@ def plain(value: Any) -> Any:
     >>> plain(np.int64(3)), plain(np.bool_(True)), plain("3")
     (3, True, '3')
     """
+    if isinstance(value, np.timedelta64):  # to NumPy it is an integer
+        return value
     for kind, python in ((np.integer, int), (np.floating, float), (np.bool_, bool)):
         if isinstance(value, kind):
             return python(value)
@@ -103,7 +105,7 @@ def _plain(value: Any, kinds: tuple[Any, ...]) -> Any:
         return tuple(_plain(item, (int,)) for item in value)
     if bool in kinds and isinstance(value, np.bool_):
         return bool(value)
-    if isinstance(value, bool | int | float):
+    if isinstance(value, bool | int | float | np.timedelta64):
         return value
     if int in kinds and isinstance(value, Integral):
         return int(value)

@@ -252,11 +252,12 @@ def test_a_batch_size_that_equals_one_that_was_used_is_still_checked():
 def test_a_stream_with_a_value_beyond_its_dtype_is_written_whole():
     buffer = ReplayBuffer(30_000, FIELDS)
     t = np.arange(20_000)
-    reward = np.where(t == 15_000, 1e300, 1.0)
+    reward = np.where(t == 15_000, 1e300, 1e-300)
     with np.errstate(all="raise"):
         buffer.extend(obs=t * 1.0, action=t, reward=reward, next_obs=t * 1.0, terminated=t < 0)
     assert len(buffer) == 20_000
     assert buffer.rows([15_000]).reward.isinf().all()
+    assert buffer.rows([15_001]).reward.tolist() == [0.0]
 
 
 def test_rows_are_read_by_id_while_they_are_held():

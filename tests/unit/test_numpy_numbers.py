@@ -103,6 +103,15 @@ def swept(updates):
     return made
 
 
+DAY = np.timedelta64(1, "D")
+NO_WHOLE_NUMBERS = {
+    "bool": np.bool_,
+    "real": lambda n: np.float64(n + 0.5),
+    "seconds": lambda n: np.timedelta64(n, "s"),  # integers, to NumPy
+    "nanoseconds": lambda n: np.timedelta64(n, "ns"),
+}
+
+
 @pytest.mark.parametrize("name", MADE_OF_WHOLE)
 @pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8])
 def test_whole_numbers_of_numpy_are_taken_as_those_of_python(name, kind):
@@ -116,13 +125,15 @@ def test_real_numbers_of_numpy_are_taken_as_those_of_python(name, kind):
 
 
 @pytest.mark.parametrize("name", sorted({*MADE_OF_WHOLE} - ANY_NUMBER))
-@pytest.mark.parametrize("kind", [np.bool_, lambda n: np.float64(n + 0.5)], ids=["bool", "real"])
+@pytest.mark.parametrize("kind", NO_WHOLE_NUMBERS.values(), ids=NO_WHOLE_NUMBERS)
 def test_what_is_no_whole_number_is_refused_though_it_is_of_numpy(name, kind):
     with pytest.raises((ConfigError, InputError)):
         MADE_OF_WHOLE[name](kind)
 
 
-@pytest.mark.parametrize("value", [np.float32("nan"), np.float64("inf"), np.float32(1.5), np.True_])
+@pytest.mark.parametrize(
+    "value", [np.float32("nan"), np.float64("inf"), np.float32(1.5), np.True_, DAY]
+)
 def test_a_number_of_numpy_outside_of_its_range_is_refused(value):
     with pytest.raises(ConfigError, match="gamma lies in"):
         buffer(gamma=value)

@@ -32,6 +32,9 @@ def rectified(x: Tensor, weight: Tensor, bias: Tensor, out: Tensor | None = None
 
     On a CPU the bias is added on the way through the ReLU, not copied to every row before. That is
     the same sum, unless so many features go in that a product adds up its terms in parts.
+
+    Threads, three say, may part a layer within a row, where a few NaN are lost. What comes of a row
+    that is NaN stays it, and what comes of a weight does for all rows but a few.
     """
     if not x.is_cpu or weight.shape[-1] % WHOLE:
         return affine(x, weight, bias, out).relu_()

@@ -3,16 +3,19 @@
 A new batch costs an allocation and a view a field, which is more than drawing its rows; and memory
 that was just read is still in the processor's cache. So a batch is lent: when nothing of it can be
 reached by anyone, the next one is written into it. That is looked at, never assumed: the references
-of Python to the batch and to each of its tensors, those of torch to each tensor (autograd saves
-tensors) and to their memory (slices, NumPy arrays and DLPack capsules share it).
+of Python to the batch and to each of its tensors, weak ones too, what was made an attribute of a
+tensor, the references of torch to each tensor (autograd saves tensors) and to their memory (slices,
+NumPy arrays and DLPack capsules share it).
 """
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
+from weakref import getweakrefcount as weak_references
 
 import torch
+from torch import Tensor
 
 from relive.batch import Batch
 from relive.errors import InputError
@@ -28,7 +31,7 @@ KEPT = 4  # batches: the one in the caller's hands while the next is drawn, of t
 
 references = sys.getrefcount
 # Torch promises neither of them; where one is missing, no batch is taken back.
-references_of_torch: Any = getattr(torch.Tensor, "_use_count", None)
+references_of_torch: Any = getattr(Tensor, "_use_count", None)
 references_to_memory: Any = getattr(torch._C, "_storage_Use_Count", None)
 
 # Without a global lock, counts of references say nothing about other threads.
@@ -58,7 +61,7 @@ class Lender:
             self._sizes[batch_size] = size
         return Batch(self._layout, self._memory(batch_size, size[1]), batch_size, size[0])
 
-    def _memory(self, batch_size: int, nbytes: int) -> torch.Tensor:
+    def _memory(self, batch_size: int, nbytes: int) -> Tensor:
         # Some systems promise memory that they do not have, and end whoever uses it.
         free = free_memory(self._device) if nbytes > LARGE and self._device.type == "cpu" else None
         failure: Exception | None = None
@@ -111,14 +114,20 @@ class _Loan:
             references(batch) != BATCH_ALONE
             or references(memory) != MEMORY_ALONE
             or references_to_memory(self.cdata) != tensors
+            or references(arena) > BASE_ALONE
             or arena._version != 0  # changed in place: its shape too, perhaps
             or arena.data_ptr() != self.address  # moved, to be shared with a process
         ):
             return False
+        for base in batch._typed.values():
+            if references(base) > BASE_ALONE:
+                return False
         for view in views.values():
             if (
                 references(view) != TENSOR_ALONE
                 or references_of_torch(view) != 1
+                or weak_references(view)
+                or view.__dict__
                 or view.requires_grad
                 or view.grad is not None
             ):
@@ -135,6 +144,9 @@ def _alone(make: Callable[[], Any]) -> int:
 
 _probe = torch.empty(1, device="cpu")
 _memory = _probe.untyped_storage()  # held, as that of a loan is: torch 2.9 counts who holds it
+_base = torch.empty(1, device="cpu")
+_view = _base.as_strided((1,), (1,))  # held, as those of a batch are: torch 2.13 counts its base
 BATCH_ALONE, TENSOR_ALONE = _alone(object), _alone(lambda: torch.empty(1, device="cpu"))
+BASE_ALONE = _alone(lambda: _base) - 1  # it has a name here, too
 MEMORY_ALONE = _alone(torch.empty(1, device="cpu").untyped_storage)
 BESIDES_TENSORS = references_to_memory(_memory._cdata) - 1 if COUNTS_ARE_EXACT else 0

@@ -85,7 +85,9 @@ def with_run_directory(config: TrainConfig) -> TrainConfig:
         name = "-".join(re.sub(r"[^-.\w]+", "-", word).strip("-.") for word in words)
         name += f"-s{config.seed}"
         names = itertools.chain([name], (f"{name}-{k}" for k in itertools.count(2)))
-        out = next(path for path in (Path("runs", name) for name in names) if _is_new(path))
+        runs = Path("runs")
+        runs.mkdir(exist_ok=True)
+        out = next(path for path in (runs / name for name in names) if _is_new(path))
     elif out == Path():  # also what an empty word is
         raise ConfigError("out is the working directory; name one for the run")
     elif out.exists() and not out.is_dir():
@@ -102,7 +104,7 @@ def with_run_directory(config: TrainConfig) -> TrainConfig:
 def _is_new(folder: Path) -> bool:
     """Makes a folder; False if there is something, which another process may have made just now."""
     try:
-        folder.mkdir(parents=True)
+        folder.mkdir()
     except FileExistsError:
         return False
     return True

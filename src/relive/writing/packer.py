@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from relive.arrays import as_tensor
+from relive.declared import plain
 from relive.errors import InputError, shown
 from relive.gpu.transfer import moved
 from relive.writing.values import check, stored_form, walk
@@ -112,7 +113,10 @@ class Packer:
                     )
                 )
             ) or (kind in target.scalars and -LARGE < value < LARGE):
-                target.array[...] = value
+                try:
+                    target.array[...] = value
+                except FloatingPointError:  # NumPy was told to raise it where a number becomes 0
+                    self.out_of_range += target.store(value)
             else:
                 self.out_of_range += target.store(value)
 
@@ -261,13 +265,9 @@ def whole_batch(batch_size: Any) -> int:
     Raises:
         InputError: not a whole number of at least 1.
     """
-    if type(batch_size) is not int:
-        if isinstance(batch_size, bool) or not isinstance(batch_size, np.integer):
-            raise InputError(f"batch_size is a whole number >= 1; given {shown(batch_size)}")
-        batch_size = int(batch_size)
-    size: int = batch_size
-    if not 1 <= size < 2**63:
-        raise InputError(f"batch_size is a whole number >= 1; given {shown(size)}")
+    size = batch_size if type(batch_size) is int else plain(batch_size)
+    if type(size) is not int or not 1 <= size < 2**63:
+        raise InputError(f"batch_size is a whole number >= 1; given {shown(batch_size)}")
     return size
 
 

@@ -169,10 +169,10 @@ def _narrowed(column: Column, value: Any) -> tuple[Any, int | Tensor]:
         return narrow, int(outside) if outside.is_cpu else outside
     value = value if is_float(value) else value.astype(np.float64)
     try:
-        with np.errstate(over="raise"):
+        with np.errstate(all="ignore", over="raise"):
             return value.astype(column.array_dtype), 0
     except FloatingPointError:
-        with np.errstate(over="ignore"):
+        with np.errstate(all="ignore"):
             stored = value.astype(column.array_dtype)
         return stored, int((np.isfinite(value) & ~np.isfinite(stored)).sum())
 

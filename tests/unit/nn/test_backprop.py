@@ -93,6 +93,26 @@ def test_what_is_no_number_is_not_lost_on_the_way(generator, hidden):
         assert found.isnan().all(1).tolist() == [False, True, False, False, False]
 
 
+@pytest.fixture(params=[3, 5, 7])
+def threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_nan_is_seen_where_threads_part_a_layer_within_a_row(generator, threads):
+    (backprop, _, critics), _ = pair(generator, hidden=(256, 256))
+    obs, action = rows(generator, size=1000)
+    parted = torch.arange(0, 1000, 7)
+    obs[parted] = math.nan
+    seen = backprop.forward(obs, action).isnan().all(0)
+    assert torch.equal(seen.nonzero().flatten(), parted)
+    with torch.no_grad():
+        critics.members.layers[0].bias[:, :, -1] = math.nan
+    assert backprop.forward(*rows(generator, size=1000)).isnan().sum(1).min() > 900
+
+
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_a_gradient_can_be_added_to_the_last(generator, layer_norm):
     sides = pair(generator, layer_norm=layer_norm)

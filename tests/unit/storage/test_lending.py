@@ -4,6 +4,7 @@ import copy
 import ctypes
 import mmap
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -60,6 +61,7 @@ HOLDERS = {
     "a DLPack capsule": lambda batch: torch.utils.dlpack.to_dlpack(batch.reward),
     "an array made through DLPack": lambda batch: np.from_dlpack(batch.reward),
     "the memory": lambda batch: batch.reward.untyped_storage(),
+    "what a field is a view of": lambda batch: batch.reward._base,
     "what autograd saved": save_for_backward,
     "a closure": lambda batch: (lambda reward: lambda: reward)(batch.reward),
     "a thread": in_a_thread,
@@ -78,6 +80,15 @@ def test_a_batch_is_not_written_again_while_someone_holds(buffer, holder):
     seen_by_holder = (ctypes.c_float * B).from_address(address)
     assert list(seen_by_holder) == expected.tolist()
     del held
+
+
+def test_what_is_kept_of_a_field_by_weak_reference_is_not_that_of_another_batch(buffer):
+    batch = buffer.sample(B)
+    expected, known = batch.reward.clone(), weakref.ref(batch.reward)
+    del batch
+    for _ in range(2 * lending.KEPT + 2):
+        buffer.sample(B)
+        assert known() is None or torch.equal(known(), expected)
 
 
 def test_a_batch_that_a_process_may_read_is_not_written_again(buffer):
@@ -116,6 +127,7 @@ def test_a_loop_that_draws_before_it_lets_go_alternates_between_two_batches(buff
         lambda batch: setattr(batch.reward, "data", torch.ones(3)),
         lambda batch: batch.reward.set_(batch.action[1:]),
         lambda batch: leave_a_gradient(batch),
+        lambda batch: setattr(batch.reward, "features", torch.ones(B)),
     ],
     ids=[
         "marked to be differentiated",
@@ -127,6 +139,7 @@ def test_a_loop_that_draws_before_it_lets_go_alternates_between_two_batches(buff
         "given other data",
         "set to other memory",
         "left with a gradient",
+        "given an attribute",
     ],
 )
 def test_a_batch_is_as_new_whatever_was_done_to_the_one_before(buffer, change):
@@ -140,6 +153,7 @@ def test_a_batch_is_as_new_whatever_was_done_to_the_one_before(buffer, change):
     assert not batch.reward.requires_grad
     assert batch.reward.grad is None
     assert batch.reward.is_leaf
+    assert not hasattr(batch.reward, "features")
     assert torch.equal(batch.obs["place"][:, 1], expected)
 
 

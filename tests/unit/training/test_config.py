@@ -52,9 +52,10 @@ def test_truth_values_of_numpy_are_taken_as_those_of_python():
     config = tiny({}, {"double": np.bool_(False)}, save_buffer=np.bool_(True))
     assert (config.agent.double, config.save_buffer) == (False, True)
     assert {type(config.agent.double), type(config.save_buffer)} == {bool}
-    for no_switch in ({"batch_size": np.True_}, {"gamma": np.True_}):
-        with pytest.raises(ConfigError, match="given "):
-            ReplayConfig(**no_switch)
+    for no_number in (np.True_, np.timedelta64(8, "s"), np.timedelta64(1, "ns")):
+        for name in ("batch_size", "gamma"):
+            with pytest.raises(ConfigError, match=f"{name} is .*; given "):
+                ReplayConfig(**{name: no_number})
 
 
 @pytest.mark.parametrize(

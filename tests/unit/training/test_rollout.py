@@ -19,3 +19,9 @@ def test_wide_floats_are_narrowed_and_all_else_is_what_it_was():
 def test_what_is_too_large_for_float32_is_told_by_name_after_it_is_narrowed():
     found = narrow({"speed": np.float64([1e300]), "place": np.float64([1.0])})
     assert not_finite(found) == "an observation, in speed,"
+
+
+def test_numbers_that_float32_does_not_hold_raise_nothing_whatever_numpy_was_told():
+    with np.errstate(all="raise"):
+        found = narrow(np.float64([1e-300, 1e300, np.nan]))
+    assert found.tolist()[:2] == [0.0, np.inf]

@@ -118,6 +118,13 @@ def test_a_directory_with_a_run_in_it_is_left_alone(tmp_path):
     assert lines(tmp_path) == before
 
 
+def test_a_name_is_not_looked_for_where_no_folder_can_be(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("runs").symlink_to("of/a/disk/that/is/not/there")
+    with pytest.raises(FileExistsError, match="runs"):
+        with_run_directory(tiny())
+
+
 def test_nothing_is_written_if_the_settings_cannot_work(tmp_path):
     bad = TrainConfig(env="Pendulum-v1", out=tmp_path / "run")
     with pytest.raises(ConfigError, match="expected Discrete"):

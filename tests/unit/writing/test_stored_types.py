@@ -240,7 +240,8 @@ DOUBLES = {
 @pytest.mark.parametrize("form", DOUBLES)
 @pytest.mark.parametrize("size", [1, 17, 8193])
 @pytest.mark.parametrize("num_envs", [None, 1, 3])
-def test_float64_is_rounded_and_what_becomes_infinite_is_counted(form, size, num_envs):
+@pytest.mark.parametrize("told", ["ignore", "raise"])
+def test_float64_is_rounded_and_what_becomes_infinite_is_counted(form, size, num_envs, told):
     leading = () if num_envs is None else (num_envs,)
     settings = {} if num_envs is None else {"num_envs": num_envs, "autoreset": "disabled"}
     fields = {"obs": {"a": Field((size,))}, "action": Field((2,)), "own": Field()}
@@ -251,15 +252,16 @@ def test_float64_is_rounded_and_what_becomes_infinite_is_counted(form, size, num
         values = np.ones((*leading, size))
         values[..., -1] = value
         numbers, pair = values[..., -1], values[..., [-1, -1]]
-        buffer.add(
-            obs={"a": give(values)},
-            action=give(pair),
-            reward=give(numbers),
-            next_obs={"a": give(values)},
-            terminated=flags,
-            truncated=flags,
-            own=give(numbers),
-        )
+        with np.errstate(all=told):  # whatever NumPy was told elsewhere
+            buffer.add(
+                obs={"a": give(values)},
+                action=give(pair),
+                reward=give(numbers),
+                next_obs={"a": give(values)},
+                terminated=flags,
+                truncated=flags,
+                own=give(numbers),
+            )
         with np.errstate(over="ignore"):
             stored = np.float32(value)
         expected = torch.full((num_envs or 1, 1), float(stored))
