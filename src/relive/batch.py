@@ -6,17 +6,25 @@ B  rows of the batch
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from relive.closest import unknown
 from relive.devices import numbered
-from relive.errors import UnsupportedError, shown
+from relive.errors import InputError, UnsupportedError, shown
 from relive.fields import Field, RowLayout
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 CACHE_LINE = 64  # bytes; every field of a batch starts on one
+
+BY_NAME = (
+    "a batch is read by the names of its fields: batch.obs or batch['obs'], those of batch.keys(); "
+    "of a field some rows: batch.obs[:3]"
+)
 
 Observation = Tensor | dict[str, Any]
 
@@ -67,9 +75,9 @@ def _lines(nbytes: int) -> int:
 class Batch:
     """Transitions drawn from a buffer. The caller owns it.
 
-    Every field is a view of one arena (`uint8`), made when it is first asked for. A batch of the
-    user's own
-    fields has them as attributes too: `batch.log_prob`.
+    Every field is a view of one arena (`uint8`), made when it is first asked for. The user's own
+    fields are attributes too: `batch.log_prob`. `len` is the number of rows. A copy by `copy.copy`
+    has the same memory, one by `copy.deepcopy` and a pickle have their own.
     """
 
     __slots__ = ("_arena", "_layout", "_nested", "_offsets", "_size", "_typed", "_views")
@@ -156,9 +164,17 @@ class Batch:
         return list(self._layout.tree)
 
     def __getitem__(self, name: str) -> Any:
+        if not isinstance(name, str):
+            raise InputError(f"{BY_NAME}; given {shown(name)}")
         if name not in self._layout.tree:
             raise KeyError(self._no_field(name))
         return self._field(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._layout.tree
+
+    def __iter__(self) -> Iterator[Any]:
+        raise InputError(BY_NAME)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._layout.tree:
@@ -171,6 +187,12 @@ class Batch:
     def __copy__(self) -> Batch:
         """Another batch of the same memory, which is not written into while either is held."""
         return Batch(self._layout, self._arena.detach(), self._size, self._offsets)
+
+    def __deepcopy__(self, _: Any) -> Batch:
+        return Batch(self._layout, self._arena.detach().clone(), self._size, self._offsets)
+
+    def __reduce__(self) -> Any:
+        return Batch, (self._layout, self._arena.detach(), self._size, self._offsets)
 
     def __repr__(self) -> str:
         return f"Batch({self._size} rows: {', '.join(self.keys())}; {self.device})"

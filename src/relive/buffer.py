@@ -183,11 +183,16 @@ class ReplayBuffer:
 
         Args:
             fields: other fields than `fields_of(env)`, for instance with some of your own.
+
+        Raises:
+            ConfigError: as the constructor, or the environment says that it resets otherwise.
         """
         own = getattr(env, "num_envs", None)
         count = settings.setdefault("num_envs", own or 1)
         if "autoreset" not in settings and (own or count == 1):  # a single one tells of no copies
             settings["autoreset"] = resets.mode_of(env)
+        elif own:
+            resets.require_mode(env, settings["autoreset"])
         return cls(capacity, fields_of(env) if fields is None else fields, **settings)
 
     # Writing
@@ -1043,7 +1048,7 @@ class ReplayBuffer:
         """Start the random streams of a seed (any 64-bit integer) from their beginning."""
         seed = plain(seed)
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
-            raise ConfigError(f"seed is a 64-bit integer; given {shown(seed)}")
+            raise ConfigError(f"seed is a signed 64-bit integer; given {shown(seed)}")
         with self._lock:
             self._state.put(w.SEED, seed)
             self._state.put(w.DRAWS, 0)
@@ -1063,9 +1068,9 @@ class ReplayBuffer:
     def stats(self, *, wait: bool = False) -> dict[str, Any]:
         """Counters since the buffer was made, and where its schedules stand.
 
-        See `relive.storage.statistics.stats` for what each means. On CUDA these are the numbers of
-        an earlier call: each sends for new ones and returns the newest that have arrived, those of
-        the new buffer at first.
+        `relive.storage.statistics.stats`, and a table in the reference, say what each means. On
+        CUDA these are the numbers of an earlier call: each sends for new ones and returns the
+        newest that have arrived, those of the new buffer at first.
 
         Args:
             wait: on CUDA wait for the numbers of now. On the CPU they always are.

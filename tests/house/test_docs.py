@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from relive import Field, ReplayBuffer
 from relive.cli.bench import BenchOptions
 from relive.cli.doctor import DoctorOptions
 from relive.cli.eval import EvalOptions
@@ -114,3 +115,12 @@ def test_a_command_that_does_not_exist_is_found(text: str, missing: str | None) 
 def test_a_block_marked_so_is_not_run() -> None:
     text = "a\n```python\n1\n```\n```python no-run\n2\n```\n```sh\n3\n```\n"
     assert python_blocks(text) == [(2, "1\n")]
+
+
+def test_the_reference_says_what_each_number_of_a_buffer_is():
+    page = (ROOT / "docs/reference/buffer.md").read_text()
+    table = page.partition("## What a buffer counts")[2].partition("\n## ")[0]
+    rows = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    buffer = ReplayBuffer(4, {"obs": Field(), "action": Field()}, track_reuse=True)
+    assert sorted(named) == sorted(buffer.stats())

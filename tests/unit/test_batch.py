@@ -1,9 +1,14 @@
 """The batch and its arena."""
 
+import copy
+import io
+import pickle
+
+import numpy as np
 import pytest
 import torch
 
-from relive import Field, ReplayBuffer
+from relive import Field, InputError, ReplayBuffer
 from relive.batch import BatchLayout
 from relive.fields import RowLayout
 
@@ -91,3 +96,55 @@ def test_offsets_are_cache_lines_in_the_order_of_the_columns():
     offsets = layout.offsets(10)
     assert list(offsets.values())[:4] == [0, 128, 192, 256]  # 80, 40, 40, 40 bytes rounded up
     assert layout.arena_bytes(10) == max(offsets.values()) + 128  # the next observation: 120 bytes
+
+
+def through_torch(batch):
+    file = io.BytesIO()
+    torch.save(batch, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy.deepcopy, lambda batch: pickle.loads(pickle.dumps(batch)), through_torch],
+    ids=["deepcopy", "pickle", "torch.save"],
+)
+def test_a_copy_has_all_fields_and_memory_of_its_own(batch, copied):
+    batch.obs["image"][0] = 7  # what is there now is what is copied
+    same = copied(batch)
+    assert (len(same), same.keys(), same.device) == (len(batch), batch.keys(), batch.device)
+    for name in batch.keys():  # noqa: SIM118 - it is no mapping
+        for mine, theirs in zip(leaves(same[name]), leaves(batch[name]), strict=True):
+            assert torch.equal(mine, theirs)
+    before = same.reward.clone()
+    batch.reward.add_(1)
+    assert torch.equal(same.reward, before)
+
+
+def leaves(field):
+    return list(field.values()) if isinstance(field, dict) else [field]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        list,
+        lambda batch: batch[0],
+        lambda batch: batch[:3],
+        lambda batch: batch["obs", 1],
+        lambda batch: dict(zip("ab", batch, strict=False)),
+        np.asarray,
+    ],
+    ids=["list", "row", "rows", "keys", "zip", "NumPy"],
+)
+def test_a_batch_is_no_sequence_and_says_how_it_is_read(batch, read):
+    with pytest.raises(InputError, match=r"by the names of its fields: batch\.obs or batch\['obs'"):
+        read(batch)
+
+
+def test_a_batch_knows_the_names_it_has(batch):
+    assert "obs" in batch
+    assert "done" not in batch
+    assert 0 not in batch
+    assert {**batch}.keys() == dict(batch).keys() == set(batch.keys())

@@ -56,8 +56,8 @@ REFUSED_SETTINGS = [
     ({"capacity": 3, "num_envs": 4, "autoreset": "disabled"}, "at least num_envs=4; given 3"),
     ({"gamma": 1.1}, r"gamma lies in \[0, 1\]"),
     ({"gamma": float("nan")}, r"gamma lies in \[0, 1\]"),
-    ({"seed": 1.5}, "seed is a 64-bit integer"),
-    ({"seed": 2**63}, "seed is a 64-bit integer"),
+    ({"seed": 1.5}, "seed is a signed 64-bit integer"),
+    ({"seed": 2**63}, "seed is a signed 64-bit integer"),
     ({"sampler": "uniform"}, r"sampler is Uniform\(\), Proportional"),
     ({"sampler": Proportional}, r"sampler is Uniform\(\), Proportional"),
 ]

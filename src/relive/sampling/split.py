@@ -16,7 +16,7 @@ def split_ids(ids: Tensor, holdout: float, seed: int) -> tuple[Tensor, Tensor]:
     if isinstance(holdout, bool) or not isinstance(holdout, int | float) or not 0 <= holdout <= 1:
         raise InputError(f"holdout lies in [0, 1]; given {shown(holdout)}")
     if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
-        raise InputError(f"seed is a 64-bit integer; given {shown(seed)}")
+        raise InputError(f"seed is a signed 64-bit integer; given {shown(seed)}")
     philox = Philox(ids.device)
     philox.reseed(seed)
     high, low, _, _ = philox.words(ids, torch.zeros_like(ids))

@@ -41,6 +41,16 @@ def mode_of(env: Any) -> str:
     return name
 
 
+def require_mode(env: Any, given: Any) -> None:
+    """Raise ConfigError where a vector environment says that it resets otherwise than given."""
+    if env.metadata and env.metadata.get("autoreset_mode") and (mode := mode_of(env)) != given:
+        raise ConfigError(
+            f"this environment resets by {mode!r}, as it says of itself; given autoreset="
+            f"{shown(given)}: leave it out. Where the environment is wrong: "
+            "ReplayBuffer(capacity, fields_of(env), num_envs=..., autoreset=...)"
+        )
+
+
 def _wrapped_in(env: Any, wrapper: str) -> bool:
     """Whether a wrapper of Gymnasium's, which need not be imported, is around an environment."""
     while env is not None:

@@ -70,9 +70,10 @@ def check(column: Column, value: Any, shape: tuple[int, ...]) -> Any:
     else:
         fits = _numpy_fits(value, column.array_dtype)
     if tuple(value.shape) != shape:
-        is_column = tuple(value.shape) == (*shape, 1)
-        hint = f"; pass {column.name}.squeeze(-1)" if is_column else ""
-        raise InputError(f"{column.name}: given shape {tuple(value.shape)}, expected {shape}{hint}")
+        given = tuple(value.shape)
+        raise InputError(
+            f"{column.name}: given shape {given}, expected {shape}{_hint(column, given, shape)}"
+        )
     if column.conversion != NO_CONVERSION:
         if not (is_float(value) or is_stored(column, value)):
             raise InputError(
@@ -88,6 +89,17 @@ def check(column: Column, value: Any, shape: tuple[int, ...]) -> Any:
             f"to it without changing its kind; {way}"
         )
     return value.detach() if isinstance(value, Tensor) and value.requires_grad else value
+
+
+def _hint(column: Column, given: tuple[int, ...], shape: tuple[int, ...]) -> str:
+    """What to do about a shape that is a step beside the right one."""
+    if given == (*shape, 1):
+        return f"; pass {column.name}.squeeze(-1)"
+    if shape and given == shape[1:] and column.name != "reward":
+        return "; it has no leading axis, as the reward has"
+    if given[1:] == shape and given[:1] == (1,):
+        return "; it has a leading axis, and the reward has none"
+    return ""
 
 
 def _as_bool(name: str, value: Any) -> str:

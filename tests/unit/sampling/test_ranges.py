@@ -262,9 +262,9 @@ def test_nothing_is_split_into_nothing(kernels: str) -> None:
         ((True,), "holdout lies in"),
         ((float("nan"),), "holdout lies in"),
         ((None,), "holdout lies in"),
-        ((0.5, 1.5), "seed is a 64-bit integer"),
-        ((0.5, True), "seed is a 64-bit integer"),
-        ((0.5, 2**63), "seed is a 64-bit integer"),
+        ((0.5, 1.5), "seed is a signed 64-bit integer"),
+        ((0.5, True), "seed is a signed 64-bit integer"),
+        ((0.5, 2**63), "seed is a signed 64-bit integer"),
     ],
 )
 def test_a_split_that_cannot_be_meant_is_refused(

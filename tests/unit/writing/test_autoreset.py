@@ -242,3 +242,17 @@ def test_copies_of_a_single_environment_have_to_say_how_they_reset():
     with pytest.raises(ConfigError, match="say how the 3 environments reset: autoreset="):
         ReplayBuffer.for_env(env, 100, num_envs=3)
     assert ReplayBuffer.for_env(env, 100, num_envs=3, autoreset="next_step").num_envs == 3
+
+
+@pytest.mark.parametrize("mode", ["NEXT_STEP", "SAME_STEP", "DISABLED"])
+def test_an_environment_that_says_how_it_resets_is_not_contradicted(mode):
+    envs = gym.vector.SyncVectorEnv(
+        [lambda: gym.make("CartPole-v1")] * 2, autoreset_mode=gym.vector.AutoresetMode[mode]
+    )
+    for given in ("disabled", "next_step", "same_step"):
+        if given == mode.lower():
+            assert ReplayBuffer.for_env(envs, 100, autoreset=given).num_envs == 2
+        else:
+            with pytest.raises(ConfigError, match=f"resets by '{mode.lower()}'.* leave it out"):
+                ReplayBuffer.for_env(envs, 100, autoreset=given)
+    envs.close()

@@ -176,3 +176,23 @@ def test_arrays_that_are_not_contiguous_are_stored_right():
     _add(buffer, obs=wide[::4], next_obs=torch.arange(8.0)[1::4])
     row = buffer.rows([0])
     assert (row.obs.tolist(), row.next_obs.tolist()) == ([[0.0, 4.0]], [[1.0, 5.0]])
+
+
+@pytest.mark.parametrize(
+    ("reward", "obs", "hint"),
+    [
+        (np.ones(1), np.zeros(2), r"expected \(1, 2\); it has no leading axis, as the reward has$"),
+        (
+            1.0,
+            np.zeros((1, 2)),
+            r"expected \(2,\); it has a leading axis, and the reward has none$",
+        ),
+        (1.0, np.zeros((2, 1)), r"expected \(2,\); pass obs\.squeeze\(-1\)$"),
+        (1.0, np.zeros(3), r"expected \(2,\)$"),
+    ],
+)
+def test_a_shape_beside_the_right_one_is_told_what_it_lacks(reward, obs, hint):
+    buffer = ReplayBuffer(3, {"obs": Field((2,)), "action": Field()})
+    numbers = {"action": 0.0, "terminated": False, "truncated": False}
+    with pytest.raises(InputError, match=hint):
+        buffer.add(obs=obs, next_obs=np.zeros(2), reward=reward, **numbers)

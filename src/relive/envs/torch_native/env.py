@@ -187,7 +187,7 @@ class TorchEnv:
     def _reseed(self, seed: int) -> None:
         seed = plain(seed)
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
-            raise ConfigError(f"seed is a 64-bit integer; given {seed!r}")
+            raise ConfigError(f"seed is a signed 64-bit integer; given {seed!r}")
         self._seed = seed
         self._philox.reseed(seed)
         self._episode.fill_(-1)  # so that the next reset starts episode 0
