@@ -203,8 +203,8 @@ def test_a_missing_extra_is_told_and_does_not_stop_the_run(
 
 def test_a_hint_can_be_typed_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "my run"
-    out.mkdir()
-    (out / "metrics.jsonl").touch()
+    (out / "checkpoint").mkdir(parents=True)
+    (out / "checkpoint" / "manifest.json").touch()
     assert main([*TINY, "--out", str(out)]) == 2
     assert f"relive train --resume '{out}'\n" in capsys.readouterr().err
 
