@@ -99,7 +99,7 @@ class Section:
         what = "training episodes, or log intervals of them" if means else "training episodes"
         used = sorted({windows[index] for index, _ in curves})
         few = f"{used[0]} to {used[-1]}" if len(used) > 1 else f"{used[0]}"
-        least = ", a twentieth of a group's shortest run at most" if len(used) > 1 else ""
+        least = ", as a group's shortest run allows" if len(used) > 1 else ""
         notes = [f"mean of {few} {what}{least}, then over seeds", self._bands()]
         reference = REFERENCES.get(self.env)
         if reference is not None:

@@ -175,7 +175,7 @@ def test_a_short_run_of_another_group_leaves_the_smoothing_as_it_is(tmp_path: Pa
     short = write(tmp_path / "short", [STARTED, *EPISODES[:2]], total_steps=10)
     whole = write(tmp_path / "whole")
     words = text_of(page([read_run(short), read_run(whole)]))
-    assert "mean of 1 to 3 training episodes" in words
+    assert "mean of 1 to 3 training episodes, as a group's shortest run allows, then" in words
 
 
 def test_what_comes_from_a_file_is_not_taken_for_html(tmp_path: Path) -> None:
