@@ -12,13 +12,14 @@ import numpy as np
 
 from relive.agents.kinds import algorithm_of
 from relive.agents.policy import BEST
+from relive.cli.export import agent_in
 from relive.cli.options import RunPath, parse
 from relive.envs import make_env
 from relive.envs.make import fields_in, without_module
 from relive.errors import ConfigError, InputError
 from relive.report.read import CONFIG, read_config
 from relive.terminal.pieces import with_deviation
-from relive.training import REFERENCES, Video, evaluate, evaluation_seeds, load_policy
+from relive.training import REFERENCES, Video, evaluate, evaluation_seeds
 from relive.training.algorithms import actions_of
 from relive.training.config import MOST_THREADS
 from relive.training.runtime import cpu_settings
@@ -104,7 +105,7 @@ def policy_of(path: Path, env_id: str) -> Agent:
         InputError: There is no policy, it cannot be read, or it is one for something else.
         ConfigError: There is no such environment.
     """
-    agent = load_policy(path)
+    agent = agent_in(path)
     with closing(make_env(env_id)) as env:
         obs, actions = fields_in(env)["obs"], actions_of(env, algorithm_of(agent.config))
     if (agent.obs, agent.actions) != (obs, actions):

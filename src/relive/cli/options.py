@@ -34,6 +34,15 @@ ONE_OF = re.compile(r"no type matching (\S+) could be instantiated from \[(.*?)\
 KINDS = {"INT": "a whole number", "FLOAT": "a number"}
 POWER_OF_TEN = re.compile(r"whole numbers?\b.*, got '(\d+(?:\.\d*)?e\+?\d{1,2})'$", re.IGNORECASE)
 LISTED = re.compile(r"whole numbers\b.*, got '([\[(]?\d+(?:, ?\d+)+[\])]?)'$")
+ELSEWHERE = {  # the last part of an option, by the word of Stable-Baselines3
+    "learning-rate": "lr",
+    "buffer-size": "capacity",
+    "n-steps": "n-step",
+    "net-arch": "hidden",
+    "total-timesteps": "total-steps",
+    "train-freq": "train-every",
+    "gradient-steps": "updates-per-train",
+}
 WORDING = (
     (r"^Error parsing (?=-)", ""),
     (r"^Error parsing \S+: ", ""),  # the name of a dataclass
@@ -103,10 +112,18 @@ def stray(left: Sequence[str], settings: type, default: object = None) -> str:
         is_switch = left[0].lower() in {"true", "false", "yes", "no", "on", "off"}
         words = "; a switch is --OPTION or --no-OPTION, without a word" if is_switch else ""
         return f"{left[0]!r} belongs to no option{words}"
+    names = [*option_names(settings, default), "--help"]
+    meant = ELSEWHERE.get(_last_part(option))
+    if named := next((name for name in names if _last_part(name) == meant), None):
+        return f"there is no option {option!r}; did you mean {named!r}?"
     if others := list(kinds_with(option, settings, default)):
         have = f"{' and '.join(others)} {'has' if len(others) == 1 else 'have'} it"
         return f"there is no option {option!r} here; {have}"
-    return unknown("option", option, [*option_names(settings, default), "--help"], most=4)
+    return unknown("option", option, names, most=4)
+
+
+def _last_part(option: str) -> str:
+    return option.lstrip("-").rpartition(".")[2].replace("_", "-")
 
 
 def missing_options(settings: type, words: Sequence[str], default: object = None) -> Iterator[str]:

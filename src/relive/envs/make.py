@@ -238,9 +238,16 @@ def _import(module: str, env_id: str) -> None:
 def _no_module(env_id: str) -> str:
     """What is before the colon, and perhaps a file where its module is meant."""
     module, _, name = env_id.partition(":")
-    meant = module.removesuffix(".py").replace("/", ".")
-    hint = f"; did you mean {meant}:{name}?" if meant != module else ""
-    return f"{module!r} is no module{hint}"
+    parts = module.removesuffix(".py").replace("\\", "/").split("/")
+    meant, last = ".".join(parts), parts[-1]
+    if all(part.isidentifier() for part in meant.split(".")):
+        return f"{module!r} is no module; did you mean {meant}:{name}?"
+    if len(parts) > 1 and last.isidentifier():
+        return (
+            f"{module!r} is a path, and a module is named: run it in the folder of {last}.py, or "
+            f"set PYTHONPATH to that folder, and write {last}:{name}"
+        )
+    return f"{module!r} is no module"
 
 
 def _what_is_wrong(env_id: str, error: Exception) -> str:

@@ -85,18 +85,22 @@ class Section:
     def _learning(self) -> list[str]:
         """Returns of training episodes over environment steps."""
         series = [[run.returns() for run in group.runs] for group in self.groups]
-        counts = [len(steps) for runs in series for steps, _ in runs if len(steps)]
-        if not counts:
-            return []
-        window = moving_window(min(counts))
-        smooth = [[smoothed(run, window) for run in runs] for runs in series]
+        counts = [[len(steps) for steps, _ in runs if len(steps)] for runs in series]
+        windows = [moving_window(min(lengths, default=0)) for lengths in counts]
+        smooth = [
+            [smoothed(run, window) for run in runs]
+            for runs, window in zip(series, windows, strict=True)
+        ]
         found = [(index, mean_curve(runs)) for index, runs in enumerate(smooth)]
         curves = [(index, curve) for index, curve in found if curve is not None]
         if not curves:
             return []
         means = any(run.tells_means for group in self.groups for run in group.runs)
         what = "training episodes, or log intervals of them" if means else "training episodes"
-        notes = [f"mean of {window} {what}, then over seeds", self._bands()]
+        used = sorted({windows[index] for index, _ in curves})
+        few = f"{used[0]} to {used[-1]}" if len(used) > 1 else f"{used[0]}"
+        least = ", as a group's shortest run allows" if len(used) > 1 else ""
+        notes = [f"mean of {few} {what}{least}, then over seeds", self._bands()]
         reference = REFERENCES.get(self.env)
         if reference is not None:
             notes.append(f"dashed: reference {reference:g}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from relive.buffer import ReplayBuffer
 from relive.envs.make import without_module
 from relive.errors import ConfigError, InputError
+from relive.runs import is_saved
 from relive.storage.saving import save_note
 from relive.training.runtime import buffer_device
 
@@ -78,9 +79,11 @@ def load_checkpoint(folder: Path, config: TrainConfig) -> tuple[ReplayBuffer | N
     try:
         note = ReplayBuffer.saved_note(folder)
     except InputError as error:
+        why = error if is_saved(folder.parent) else "nothing of it was saved"
         raise NeverSavedError(
-            f"{folder.parent} cannot go on: {error}; a run is saved every "
-            f"{config.save_interval:,} steps (save_every) and when it is stopped"
+            f"the run in {folder.parent} cannot go on: {why}; a run is saved every "
+            f"{config.save_interval:,} steps (save_every) and when it is stopped. Delete the "
+            "directory and begin anew, or name another"
         ) from None
     if not config.save_buffer:
         return None, note

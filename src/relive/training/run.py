@@ -27,7 +27,7 @@ from relive.errors import ConfigError, InputError
 from relive.gpu.failures import loses_the_device, reason
 from relive.runs import CHECKPOINT, is_saved, resume_command
 from relive.storage.files import folder_at, write_whole
-from relive.storage.writer_lock import Lock
+from relive.storage.writer_lock import Lock, is_held
 from relive.training import failures
 from relive.training.checkpoint import (
     Checkpoints,
@@ -74,7 +74,7 @@ class RunResult:
 
 
 def with_run_directory(config: TrainConfig) -> TrainConfig:
-    """The settings with `out` filled in and made, a directory that nothing has been written to.
+    """The settings with `out` filled in and made, a directory without a run that has made steps.
 
     Raises:
         ConfigError: The directory asked for has a run in it.
@@ -92,13 +92,28 @@ def with_run_directory(config: TrainConfig) -> TrainConfig:
         raise ConfigError("out is the working directory; name one for the run")
     elif out.exists() and not out.is_dir():
         raise ConfigError(f"out {out} is a file; name a directory")
-    elif (out / METRICS).exists() or (out / CHECKPOINT).exists():
-        raise ConfigError(
-            f"out {out} has a run in it; name another directory, or go on with "
-            f"that run: {resume_command(out)}"
-        )
+    elif (out / CHECKPOINT).exists() or _has_begun(out / METRICS):
+        raise ConfigError(f"out {out} has a run in it; name another directory, or {_or_else(out)}")
     out.mkdir(parents=True, exist_ok=True)
     return dataclasses.replace(config, out=out)
+
+
+def _has_begun(metrics: Path) -> bool:
+    """Whether records tell of more than a beginning: without one, nothing of a run is lost."""
+    lines = metrics.read_bytes().splitlines() if metrics.exists() else []
+    try:
+        return any(json.loads(line).get("step", 0) for line in lines)
+    except (ValueError, AttributeError):
+        return True  # whatever that is
+
+
+def _or_else(out: Path) -> str:
+    """What else can be done where a run is."""
+    if is_held(out):
+        return "wait for its end"
+    if is_saved(out):
+        return f"go on with that run: {resume_command(out)}"
+    return "delete this one: nothing was saved to go on from"
 
 
 def _is_new(folder: Path) -> bool:

@@ -14,6 +14,7 @@ from relive.cli import train
 from relive.cli.main import main
 from relive.errors import ConfigError, MissingExtraError
 from relive.report import page
+from relive.storage.writer_lock import Lock
 from relive.training.records import EpisodeEnded
 
 if TYPE_CHECKING:
@@ -203,10 +204,24 @@ def test_a_missing_extra_is_told_and_does_not_stop_the_run(
 
 def test_a_hint_can_be_typed_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "my run"
-    out.mkdir()
-    (out / "metrics.jsonl").touch()
+    (out / "checkpoint").mkdir(parents=True)
+    (out / "checkpoint" / "manifest.json").touch()
     assert main([*TINY, "--out", str(out)]) == 2
     assert f"relive train --resume '{out}'\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["eval", "export"])
+def test_a_run_that_is_going_has_no_policy_yet(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "metrics.jsonl").touch()
+    (tmp_path / "config.json").write_text('{"env": "CartPole-v1"}')
+    lock = Lock(tmp_path, "")
+    assert main([command, str(tmp_path)]) == 2
+    assert "is going and there is no policy yet: one comes with" in capsys.readouterr().err
+    lock.release()
+    assert main([command, str(tmp_path)]) == 2
+    assert "there is no policy at" in capsys.readouterr().err
 
 
 def test_a_directory_with_a_run_in_it_is_refused_and_left_alone(

@@ -90,6 +90,13 @@ def test_a_module_of_environments_that_cannot_be_imported_says_why(
         ),
         ("cartpole", "did you mean CartPole-v1 or CartPole-v0"),
         ("own_envs_7.py:Arm-v0", "is no module; did you mean own_envs_7:Arm-v0\\?$"),
+        ("some/own_envs_7.py:Arm-v0", "is no module; did you mean some.own_envs_7:Arm-v0\\?$"),
+        ("../own_envs_7:Arm-v0", "'../own_envs_7' is a path, .*, and write own_envs_7:Arm-v0$"),
+        (
+            "/some/own-envs/own_envs_7.py:Arm-v0",
+            "is a path, and a module is named: run it in .*, and write own_envs_7:Arm-v0$",
+        ),
+        ("../own-envs:Arm-v0", "'../own-envs' is no module$"),
         ("torch/LunarLander-v3", "LunarLander-v3 is Gymnasium's, if .*: leave out torch/$"),
         ("own_envs_7:Broken-v0", "own_envs_7:Broken-v0 cannot be made: there is no driver$"),
     ],

@@ -171,6 +171,13 @@ def test_a_short_run_is_mentioned(tmp_path: Path) -> None:
     assert "1 not finished" in words
 
 
+def test_a_short_run_of_another_group_leaves_the_smoothing_as_it_is(tmp_path: Path) -> None:
+    short = write(tmp_path / "short", [STARTED, *EPISODES[:2]], total_steps=10)
+    whole = write(tmp_path / "whole")
+    words = text_of(page([read_run(short), read_run(whole)]))
+    assert "mean of 1 to 3 training episodes, as a group's shortest run allows, then" in words
+
+
 def test_what_comes_from_a_file_is_not_taken_for_html(tmp_path: Path) -> None:
     odd = {"env": "<script>", "x<b>y": "<b>&</b>"}
     runs = [write(tmp_path / str(seed), seed=seed, x=f"<i>{seed}", **odd) for seed in (1, 2)]

@@ -291,7 +291,7 @@ def test_a_run_that_is_made_longer_on_its_way_makes_no_evaluation_twice(tmp_path
 
 def test_a_run_that_was_never_saved_says_so(stopped):
     (stopped / "checkpoint" / "manifest.json").unlink()
-    with pytest.raises(InputError, match=r"cannot go on: .* holds no saved buffer"):
+    with pytest.raises(InputError, match=r"cannot go on: nothing .* Delete the directory"):
         resume(stopped)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,6 +16,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from relive.cli.main import main
 from relive.errors import ConfigError, InputError
+from relive.storage.writer_lock import Lock
 from relive.training import (
     JsonLines,
     TrainConfig,
@@ -116,6 +118,46 @@ def test_a_directory_with_a_run_in_it_is_left_alone(tmp_path):
     with pytest.raises(ConfigError, match="has a run in it"):
         run(config)
     assert lines(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("left", "instead"),
+    [
+        ((), "go on with that run: relive train --resume"),
+        (("checkpoint",), "delete this one: nothing was saved"),
+    ],
+)
+def test_what_can_be_done_where_a_run_is_is_said(tmp_path, left, instead):
+    config = tiny(total_steps=20, eval_episodes=0, out=tmp_path)
+    run(config)
+    for name in left:
+        shutil.rmtree(tmp_path / name)
+    with pytest.raises(ConfigError, match=f"name another directory, or {instead}"):
+        run(config)
+    lock = Lock(tmp_path, "")
+    with pytest.raises(ConfigError, match="name another directory, or wait for its end"):
+        run(config)
+    lock.release()
+
+
+@pytest.mark.filterwarnings("ignore:.*not within the observation space")
+def test_where_a_run_failed_before_its_first_step_another_can_begin(tmp_path, counts):
+    counts.bad_at = 0
+    config = tiny(env="Counts-v0", out=tmp_path, total_steps=20, eval_episodes=0)
+    with pytest.raises(InputError, match="not finite"):
+        run(config)
+    with pytest.raises(InputError, match=r"nothing of it was saved"):
+        resume(tmp_path)
+    counts.bad_at = math.inf
+    run(config)
+    assert [line["record"] for line in lines(tmp_path)].count("run_started") == 1
+    assert lines(tmp_path)[-1]["step"] == 20
+
+
+def test_records_that_cannot_be_read_are_a_run(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text("[]\n")
+    with pytest.raises(ConfigError, match="has a run in it"):
+        with_run_directory(tiny(out=tmp_path))
 
 
 def test_a_name_is_not_looked_for_where_no_folder_can_be(tmp_path, monkeypatch):
