@@ -23,11 +23,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
+from relive.agents.agent import (
+    CopiedByState,
+    check_num_actions,
+    check_obs_and_config,
+    check_settings,
+    count_envs,
+    tensors_of,
+)
 from relive.agents.update import Loss, UpdateResult, accumulate
 from relive.declared import hold_to_types
 from relive.devices import known_device
-from relive.errors import ConfigError
 from relive.losses.categorical import cross_entropy, expected_value, kl_divergence, project
 from relive.losses.td import weighted_mean
 from relive.nn.adam import Adam
@@ -180,6 +186,9 @@ class C51(CopiedByState):
     Attributes:
         online: The network that acts and learns.
         updates: Updates made so far.
+
+    Raises:
+        ConfigError: An argument of another kind, or no action.
     """
 
     def __init__(
@@ -192,8 +201,8 @@ class C51(CopiedByState):
         device: torch.device | str = "cpu",
         seed: int | np.random.SeedSequence = 0,
     ) -> None:
-        if num_actions < 1:
-            raise ConfigError(f"C51 needs at least one action; given {num_actions}")
+        check_obs_and_config(self, obs, config, C51Config)
+        check_num_actions(self, num_actions)
         self.obs, self.num_actions = obs, num_actions
         self.config = config or C51Config()
         self.device = known_device(device)

@@ -20,11 +20,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
+from relive.agents.agent import (
+    CopiedByState,
+    check_num_actions,
+    check_obs_and_config,
+    check_settings,
+    count_envs,
+    tensors_of,
+)
 from relive.agents.update import Loss, UpdateResult, accumulate
 from relive.declared import hold_to_types
 from relive.devices import known_device
-from relive.errors import ConfigError
 from relive.losses.td import LossKind, WeightOn, td_error, td_slope, td_target, weighted_loss
 from relive.nn.adam import Adam
 from relive.nn.encoders import encoder_for
@@ -148,6 +154,9 @@ class DQN(CopiedByState):
     Attributes:
         online: The network that acts and learns.
         updates: Updates made so far.
+
+    Raises:
+        ConfigError: An argument of another kind, or no action.
     """
 
     def __init__(
@@ -160,8 +169,8 @@ class DQN(CopiedByState):
         device: torch.device | str = "cpu",
         seed: int | np.random.SeedSequence = 0,
     ) -> None:
-        if num_actions < 1:
-            raise ConfigError(f"DQN needs at least one action; given {num_actions}")
+        check_obs_and_config(self, obs, config, DQNConfig)
+        check_num_actions(self, num_actions)
         self.obs, self.num_actions = obs, num_actions
         self.config = config or DQNConfig()
         self.device = known_device(device)

@@ -26,7 +26,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
+from relive.agents.agent import (
+    CopiedByState,
+    check_box,
+    check_obs_and_config,
+    check_settings,
+    count_envs,
+    tensors_of,
+)
 from relive.agents.update import Loss, UpdateResult, accumulate
 from relive.declared import hold_to_types
 from relive.devices import known_device
@@ -151,6 +158,9 @@ class SAC(CopiedByState):
     Attributes:
         actor: The network that acts.
         updates: Updates made so far.
+
+    Raises:
+        ConfigError: An argument of another kind.
     """
 
     def __init__(
@@ -163,6 +173,8 @@ class SAC(CopiedByState):
         device: torch.device | str = "cpu",
         seed: int | np.random.SeedSequence = 0,
     ) -> None:
+        check_obs_and_config(self, obs, config, SACConfig)
+        check_box(self, actions)
         self.obs, self.actions = obs, actions
         self.config = config or SACConfig()
         self.device = known_device(device)

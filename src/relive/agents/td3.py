@@ -22,7 +22,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
+from relive.agents.agent import (
+    CopiedByState,
+    check_box,
+    check_obs_and_config,
+    check_settings,
+    count_envs,
+    tensors_of,
+)
 from relive.agents.update import Loss, UpdateResult, accumulate
 from relive.declared import hold_to_types
 from relive.devices import known_device
@@ -128,6 +135,9 @@ class TD3(CopiedByState):
     Attributes:
         actor: The network that acts.
         updates: Updates made so far.
+
+    Raises:
+        ConfigError: An argument of another kind.
     """
 
     def __init__(
@@ -140,6 +150,8 @@ class TD3(CopiedByState):
         device: torch.device | str = "cpu",
         seed: int | np.random.SeedSequence = 0,
     ) -> None:
+        check_obs_and_config(self, obs, config, TD3Config)
+        check_box(self, actions)
         self.obs, self.actions = obs, actions
         self.config = config or TD3Config()
         self.device = known_device(device)
