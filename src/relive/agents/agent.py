@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from relive.batch import Batch
     from relive.fields import Fields
 
+LATER_KEYS = ("exploration",)  # of a state; those of earlier versions lack them
+
 
 class Agent(Protocol):
     """Acts, and learns from batches; it knows nothing of the buffer.
@@ -206,6 +208,29 @@ def check_num_actions(agent: object, num_actions: Any) -> None:
         )
     if count < 1:
         raise ConfigError(f"{name} needs at least one action; given {count}")
+
+
+def check_state(agent: Any, state: Any) -> None:
+    """Refuses what is no state of an agent of this class.
+
+    Raises:
+        InputError: It is no mapping, or one with other keys.
+    """
+    name = type(agent).__name__
+    if not isinstance(state, Mapping):
+        raise InputError(f"state_dict of another {name} gives a dict; given {shown(state)}")
+    own = agent.state_dict()
+    missing = [key for key in own if key not in state and key not in LATER_KEYS]
+    unknown = [str(key) for key in state if key not in own]
+    if missing or unknown:
+        told = [
+            f"{what} {', '.join(keys)}"
+            for what, keys in (("missing", missing), ("unknown", unknown))
+            if keys
+        ]
+        raise InputError(
+            f"no state of {name}: {'; '.join(told)}; it is what state_dict of another {name} gives"
+        )
 
 
 def _are_fields(obs: Any) -> bool:

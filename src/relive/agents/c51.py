@@ -28,10 +28,11 @@ from relive.agents.agent import (
     check_num_actions,
     check_obs_and_config,
     check_settings,
+    check_state,
     count_envs,
     tensors_of,
 )
-from relive.agents.update import Loss, UpdateResult, accumulate
+from relive.agents.update import Loss, UpdateResult, accumulate, batches_on
 from relive.declared import hold_to_types
 from relive.devices import known_device
 from relive.losses.categorical import cross_entropy, expected_value, kl_divergence, project
@@ -300,6 +301,9 @@ class C51(CopiedByState):
 
         Returns:
             The divergence of every row, from before the step, and metrics.
+
+        Raises:
+            InputError: No batch, or something else.
         """
         result = self.learn(batches, self.due(self.updates + 1))
         self.updates += 1
@@ -318,7 +322,7 @@ class C51(CopiedByState):
             due: Whether the target network moves.
         """
         config = self.config
-        batches = tuple(batch.to(self.device) for batch in batches)
+        batches = batches_on(self.device, batches)
         self.noise.draw(self.learning_noise)
         self.target_noise.draw(self.learning_noise)
         loss, divergence, q = accumulate(batches, self._terms, self.parameters)
@@ -372,7 +376,12 @@ class C51(CopiedByState):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` of an agent with the same settings gave; copies it."""
+        """Takes over what `state_dict` of an agent with the same settings gave; copies it.
+
+        Raises:
+            InputError: The state of another kind of agent.
+        """
+        check_state(self, state)
         self.online.load_state_dict(state["online"])
         self.target.load_state_dict(state["target"])
         self.optimizer.load_state_dict(state["optimizer"])

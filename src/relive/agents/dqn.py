@@ -25,10 +25,11 @@ from relive.agents.agent import (
     check_num_actions,
     check_obs_and_config,
     check_settings,
+    check_state,
     count_envs,
     tensors_of,
 )
-from relive.agents.update import Loss, UpdateResult, accumulate
+from relive.agents.update import Loss, UpdateResult, accumulate, batches_on
 from relive.declared import hold_to_types
 from relive.devices import known_device
 from relive.losses.td import LossKind, WeightOn, td_error, td_slope, td_target, weighted_loss
@@ -253,6 +254,9 @@ class DQN(CopiedByState):
 
         Returns:
             |delta| of every row, from before the step, and metrics.
+
+        Raises:
+            InputError: No batch, or something else.
         """
         result = self.learn(batches, self.due(self.updates + 1))
         self.updates += 1
@@ -271,7 +275,7 @@ class DQN(CopiedByState):
             due: Whether the target network moves.
         """
         config = self.config
-        batches = tuple(batch.to(self.device) for batch in batches)
+        batches = batches_on(self.device, batches)
         loss, delta, q = accumulate(batches, self._terms, self.parameters)
         grad_norm = self.parameters.clip_grad(config.max_grad_norm)
         self.optimizer.step(self.learning_rate.next())
@@ -320,7 +324,12 @@ class DQN(CopiedByState):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` of an agent with the same settings gave; copies it."""
+        """Takes over what `state_dict` of an agent with the same settings gave; copies it.
+
+        Raises:
+            InputError: The state of another kind of agent.
+        """
+        check_state(self, state)
         self.online.load_state_dict(state["online"])
         self.target.load_state_dict(state["target"])
         self.optimizer.load_state_dict(state["optimizer"])

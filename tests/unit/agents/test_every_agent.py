@@ -3,6 +3,7 @@
 import copy
 import pickle
 import re
+from collections import UserDict
 from contextlib import nullcontext
 
 import gymnasium
@@ -509,3 +510,38 @@ def test_settings_of_another_agent_are_refused(kind):
         told = rf"{agent.__name__}: config is {config.__name__}\(...\) or None; given "
         with pytest.raises(ConfigError, match=told + re.escape(shown(given))):
             agent(Field((4,)), actions, given)
+
+
+@every
+def test_what_is_no_batch_is_refused(kind):
+    agent, buffer = make(kind), rows_for(kind)
+    batch = buffer.sample(16)
+    for given in (buffer, (batch, batch), None, {"obs": SEEN}):
+        told = r"an update takes Batches, update\(buffer.sample\(256\)\) say; given "
+        with pytest.raises(InputError, match=told + re.escape(shown(given))):
+            agent.update(batch, given)
+    assert agent.updates == 0
+    assert all(map(torch.equal, agent.policy.parameters(), make(kind).policy.parameters()))
+
+
+@every
+def test_the_state_of_another_agent_is_refused_and_nothing_has_changed(kind):
+    agent, own = make(kind), make(kind).state_dict()
+    states = [make(other, seed=1).state_dict() for other in KINDS if other != kind]
+    for state in (*states, {}, {**own, "more": 1}, {k: v for k, v in own.items() if k != "rng"}):
+        missing = [key for key in own if key not in state and key != "exploration"]
+        unknown = [key for key in state if key not in own]
+        told = f"no state of {kind.upper()}: "
+        for what, keys in (("missing", missing), ("unknown", unknown)):
+            told += f".*{what} {', '.join(keys)}" * bool(keys)
+        with pytest.raises(InputError, match=told):
+            agent.load_state_dict(state)
+    with pytest.raises(InputError, match=r"state_dict of another .* gives a dict; given None"):
+        agent.load_state_dict(None)
+    assert all(map(torch.equal, agent.policy.parameters(), make(kind).policy.parameters()))
+    agent.load_state_dict({k: v for k, v in own.items() if k != "exploration"})  # of old
+
+
+@every
+def test_a_state_is_taken_whatever_holds_it(kind):
+    make(kind).load_state_dict(UserDict(make(kind).state_dict()))
