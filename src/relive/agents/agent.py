@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
+from relive.declared import plain
 from relive.errors import ConfigError, InputError, shown
+from relive.fields import Field
+from relive.nn.action_scale import ActionScale
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,8 +21,9 @@ if TYPE_CHECKING:
 
     from relive.agents.update import UpdateResult
     from relive.batch import Batch
-    from relive.fields import Field, Fields
-    from relive.nn.action_scale import ActionScale
+    from relive.fields import Fields
+
+LATER_KEYS = ("exploration",)  # of a state; those of earlier versions lack them
 
 
 class Agent(Protocol):
@@ -153,6 +157,86 @@ def count_envs(obs: Any) -> int:
     while isinstance(obs, dict):
         obs = next(iter(obs.values()))
     return len(obs)
+
+
+def check_obs_and_config(agent: object, obs: Any, config: Any, kind: type) -> None:
+    """Refuses observations that are no fields, and settings that are not of this kind, nor None.
+
+    Raises:
+        ConfigError: Of the first that is.
+    """
+    name = type(agent).__name__
+    if not _are_fields(obs):
+        raise ConfigError(
+            f"{name}: obs is a Field or a mapping of Fields, relive.fields_of(env)['obs'] say; "
+            f"given {shown(obs)}"
+        )
+    if isinstance(obs, Mapping) and obs.keys() == {"obs", "action"}:
+        raise ConfigError(
+            f"{name}: obs is the field of the observation alone, relive.fields_of(env)['obs']; "
+            f"given {shown(dict(obs))}, as fields_of(env) is; if these are the entries of an "
+            "observation, rename one of them"
+        )
+    if config is not None and not isinstance(config, kind):
+        raise ConfigError(f"{name}: config is {kind.__name__}(...) or None; given {shown(config)}")
+
+
+def check_box(agent: object, actions: Any) -> None:
+    """Refuses actions that are no box.
+
+    Raises:
+        ConfigError: They are none.
+    """
+    if not isinstance(actions, ActionScale):
+        raise ConfigError(
+            f"{type(agent).__name__}: actions is an ActionScale, ActionScale.for_env(env) say; "
+            f"given {shown(actions)}"
+        )
+
+
+def check_num_actions(agent: object, num_actions: Any) -> None:
+    """Refuses actions that cannot be counted, or are none.
+
+    Raises:
+        ConfigError: No whole number, or one below 1.
+    """
+    name, count = type(agent).__name__, plain(num_actions)
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise ConfigError(
+            f"{name}: num_actions is a whole number, relive.envs.num_actions(env) say; "
+            f"given {shown(num_actions)}"
+        )
+    if count < 1:
+        raise ConfigError(f"{name} needs at least one action; given {count}")
+
+
+def check_state(agent: Any, state: Any) -> None:
+    """Refuses what is no state of an agent of this class.
+
+    Raises:
+        InputError: It is no mapping, or one with other keys.
+    """
+    name = type(agent).__name__
+    if not isinstance(state, Mapping):
+        raise InputError(f"state_dict of another {name} gives a dict; given {shown(state)}")
+    own = agent.state_dict()
+    missing = [key for key in own if key not in state and key not in LATER_KEYS]
+    unknown = [str(key) for key in state if key not in own]
+    if missing or unknown:
+        told = [
+            f"{what} {', '.join(keys)}"
+            for what, keys in (("missing", missing), ("unknown", unknown))
+            if keys
+        ]
+        raise InputError(
+            f"no state of {name}: {'; '.join(told)}; it is what state_dict of another {name} gives"
+        )
+
+
+def _are_fields(obs: Any) -> bool:
+    if isinstance(obs, Mapping):
+        return bool(obs) and all(map(_are_fields, obs.values()))
+    return isinstance(obs, Field)
 
 
 def check_settings(config: object, table: Iterable[tuple[str, Any, str]]) -> None:

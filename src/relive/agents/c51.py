@@ -23,11 +23,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
-from relive.agents.update import Loss, UpdateResult, accumulate
+from relive.agents.agent import (
+    CopiedByState,
+    check_num_actions,
+    check_obs_and_config,
+    check_settings,
+    check_state,
+    count_envs,
+    tensors_of,
+)
+from relive.agents.update import Loss, UpdateResult, accumulate, batches_on
 from relive.declared import hold_to_types
 from relive.devices import known_device
-from relive.errors import ConfigError
 from relive.losses.categorical import cross_entropy, expected_value, kl_divergence, project
 from relive.losses.td import weighted_mean
 from relive.nn.adam import Adam
@@ -180,6 +187,9 @@ class C51(CopiedByState):
     Attributes:
         online: The network that acts and learns.
         updates: Updates made so far.
+
+    Raises:
+        ConfigError: An argument of another kind, or no action.
     """
 
     def __init__(
@@ -192,8 +202,8 @@ class C51(CopiedByState):
         device: torch.device | str = "cpu",
         seed: int | np.random.SeedSequence = 0,
     ) -> None:
-        if num_actions < 1:
-            raise ConfigError(f"C51 needs at least one action; given {num_actions}")
+        check_obs_and_config(self, obs, config, C51Config)
+        check_num_actions(self, num_actions)
         self.obs, self.num_actions = obs, num_actions
         self.config = config or C51Config()
         self.device = known_device(device)
@@ -291,6 +301,9 @@ class C51(CopiedByState):
 
         Returns:
             The divergence of every row, from before the step, and metrics.
+
+        Raises:
+            InputError: No batch, or something else.
         """
         result = self.learn(batches, self.due(self.updates + 1))
         self.updates += 1
@@ -309,7 +322,7 @@ class C51(CopiedByState):
             due: Whether the target network moves.
         """
         config = self.config
-        batches = tuple(batch.to(self.device) for batch in batches)
+        batches = batches_on(self.device, batches)
         self.noise.draw(self.learning_noise)
         self.target_noise.draw(self.learning_noise)
         loss, divergence, q = accumulate(batches, self._terms, self.parameters)
@@ -363,7 +376,12 @@ class C51(CopiedByState):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` of an agent with the same settings gave; copies it."""
+        """Takes over what `state_dict` of an agent with the same settings gave; copies it.
+
+        Raises:
+            InputError: The state of another kind of agent.
+        """
+        check_state(self, state)
         self.online.load_state_dict(state["online"])
         self.target.load_state_dict(state["target"])
         self.optimizer.load_state_dict(state["optimizer"])

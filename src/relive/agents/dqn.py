@@ -20,11 +20,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
-from relive.agents.update import Loss, UpdateResult, accumulate
+from relive.agents.agent import (
+    CopiedByState,
+    check_num_actions,
+    check_obs_and_config,
+    check_settings,
+    check_state,
+    count_envs,
+    tensors_of,
+)
+from relive.agents.update import Loss, UpdateResult, accumulate, batches_on
 from relive.declared import hold_to_types
 from relive.devices import known_device
-from relive.errors import ConfigError
 from relive.losses.td import LossKind, WeightOn, td_error, td_slope, td_target, weighted_loss
 from relive.nn.adam import Adam
 from relive.nn.encoders import encoder_for
@@ -148,6 +155,9 @@ class DQN(CopiedByState):
     Attributes:
         online: The network that acts and learns.
         updates: Updates made so far.
+
+    Raises:
+        ConfigError: An argument of another kind, or no action.
     """
 
     def __init__(
@@ -160,8 +170,8 @@ class DQN(CopiedByState):
         device: torch.device | str = "cpu",
         seed: int | np.random.SeedSequence = 0,
     ) -> None:
-        if num_actions < 1:
-            raise ConfigError(f"DQN needs at least one action; given {num_actions}")
+        check_obs_and_config(self, obs, config, DQNConfig)
+        check_num_actions(self, num_actions)
         self.obs, self.num_actions = obs, num_actions
         self.config = config or DQNConfig()
         self.device = known_device(device)
@@ -244,6 +254,9 @@ class DQN(CopiedByState):
 
         Returns:
             |delta| of every row, from before the step, and metrics.
+
+        Raises:
+            InputError: No batch, or something else.
         """
         result = self.learn(batches, self.due(self.updates + 1))
         self.updates += 1
@@ -262,7 +275,7 @@ class DQN(CopiedByState):
             due: Whether the target network moves.
         """
         config = self.config
-        batches = tuple(batch.to(self.device) for batch in batches)
+        batches = batches_on(self.device, batches)
         loss, delta, q = accumulate(batches, self._terms, self.parameters)
         grad_norm = self.parameters.clip_grad(config.max_grad_norm)
         self.optimizer.step(self.learning_rate.next())
@@ -311,7 +324,12 @@ class DQN(CopiedByState):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` of an agent with the same settings gave; copies it."""
+        """Takes over what `state_dict` of an agent with the same settings gave; copies it.
+
+        Raises:
+            InputError: The state of another kind of agent.
+        """
+        check_state(self, state)
         self.online.load_state_dict(state["online"])
         self.target.load_state_dict(state["target"])
         self.optimizer.load_state_dict(state["optimizer"])

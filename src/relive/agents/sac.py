@@ -26,8 +26,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
-from relive.agents.update import Loss, UpdateResult, accumulate
+from relive.agents.agent import (
+    CopiedByState,
+    check_box,
+    check_obs_and_config,
+    check_settings,
+    check_state,
+    count_envs,
+    tensors_of,
+)
+from relive.agents.update import Loss, UpdateResult, accumulate, batches_on
 from relive.declared import hold_to_types
 from relive.devices import known_device
 from relive.losses.policy import (
@@ -151,6 +159,9 @@ class SAC(CopiedByState):
     Attributes:
         actor: The network that acts.
         updates: Updates made so far.
+
+    Raises:
+        ConfigError: An argument of another kind.
     """
 
     def __init__(
@@ -163,6 +174,8 @@ class SAC(CopiedByState):
         device: torch.device | str = "cpu",
         seed: int | np.random.SeedSequence = 0,
     ) -> None:
+        check_obs_and_config(self, obs, config, SACConfig)
+        check_box(self, actions)
         self.obs, self.actions = obs, actions
         self.config = config or SACConfig()
         self.device = known_device(device)
@@ -276,6 +289,9 @@ class SAC(CopiedByState):
 
         Returns:
             An error of every row, from before the step, and metrics.
+
+        Raises:
+            InputError: No batch, or something else.
         """
         result = self.learn(batches, self.due(self.updates + 1))
         self.updates += 1
@@ -294,7 +310,7 @@ class SAC(CopiedByState):
             due: Whether policy and temperature move.
         """
         config = self.config
-        batches = tuple(batch.to(self.device) for batch in batches)
+        batches = batches_on(self.device, batches)
         loss, error, q = accumulate(batches, self._critic_terms, self.critic_backprop)
         grad_norm = self.critic_parameters.clip_grad(config.max_grad_norm)
         lr = self.learning_rate.next()
@@ -405,7 +421,12 @@ class SAC(CopiedByState):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` of an agent with the same settings gave; copies it."""
+        """Takes over what `state_dict` of an agent with the same settings gave; copies it.
+
+        Raises:
+            InputError: The state of another kind of agent.
+        """
+        check_state(self, state)
         for name in ("actor", "critics", "target_critics", "temperature"):
             getattr(self, name).load_state_dict(state[name])
         for name in ("actor_optimizer", "critic_optimizer", "temperature_optimizer"):

@@ -22,8 +22,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relive.agents.agent import CopiedByState, check_settings, count_envs, tensors_of
-from relive.agents.update import Loss, UpdateResult, accumulate
+from relive.agents.agent import (
+    CopiedByState,
+    check_box,
+    check_obs_and_config,
+    check_settings,
+    check_state,
+    count_envs,
+    tensors_of,
+)
+from relive.agents.update import Loss, UpdateResult, accumulate, batches_on
 from relive.declared import hold_to_types
 from relive.devices import known_device
 from relive.losses.policy import deterministic_policy_loss, deterministic_policy_slope
@@ -128,6 +136,9 @@ class TD3(CopiedByState):
     Attributes:
         actor: The network that acts.
         updates: Updates made so far.
+
+    Raises:
+        ConfigError: An argument of another kind.
     """
 
     def __init__(
@@ -140,6 +151,8 @@ class TD3(CopiedByState):
         device: torch.device | str = "cpu",
         seed: int | np.random.SeedSequence = 0,
     ) -> None:
+        check_obs_and_config(self, obs, config, TD3Config)
+        check_box(self, actions)
         self.obs, self.actions = obs, actions
         self.config = config or TD3Config()
         self.device = known_device(device)
@@ -241,6 +254,9 @@ class TD3(CopiedByState):
 
         Returns:
             An error of every row, from before the step, and metrics.
+
+        Raises:
+            InputError: No batch, or something else.
         """
         result = self.learn(batches, self.due(self.updates + 1))
         self.updates += 1
@@ -259,7 +275,7 @@ class TD3(CopiedByState):
             due: Whether policy and targets move.
         """
         config = self.config
-        batches = tuple(batch.to(self.device) for batch in batches)
+        batches = batches_on(self.device, batches)
         loss, error, q = accumulate(batches, self._critic_terms, self.critic_backprop)
         grad_norm = self.critic_parameters.clip_grad(config.max_grad_norm)
         lr = self.learning_rate.next()
@@ -334,7 +350,12 @@ class TD3(CopiedByState):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` of an agent with the same settings gave; copies it."""
+        """Takes over what `state_dict` of an agent with the same settings gave; copies it.
+
+        Raises:
+            InputError: The state of another kind of agent.
+        """
+        check_state(self, state)
         for name in ("actor", "critics", "target_actor", "target_critics"):
             getattr(self, name).load_state_dict(state[name])
         self.actor_optimizer.load_state_dict(state["actor_optimizer"])

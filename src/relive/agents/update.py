@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from relive.errors import InputError
+from relive.batch import Batch
+from relive.errors import InputError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from relive.batch import Batch
 
     class Gradient(Protocol):
         """Parameters that take the gradient of a loss: `FlatParameters`, or who goes by hand."""
@@ -86,6 +85,20 @@ def _compiled(terms: Callable[[Batch], tuple[Any, ...]], backend: str) -> Any:
         return result
 
     return of
+
+
+def batches_on(device: torch.device, batches: Sequence[Batch]) -> tuple[Batch, ...]:
+    """Batches where an agent learns.
+
+    Raises:
+        InputError: Something else among them.
+    """
+    for batch in batches:
+        if not isinstance(batch, Batch):
+            raise InputError(
+                f"an update takes Batches, update(buffer.sample(256)) say; given {shown(batch)}"
+            )
+    return tuple(batch.to(device) for batch in batches)
 
 
 def accumulate(

@@ -5,17 +5,16 @@ M  metrics
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from relive.errors import InputError
+from relive.declared import plain
+from relive.errors import InputError, shown
+from relive.gpu.capture import refuse_capture
 from relive.gpu.readback import Readback
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from torch import Tensor
 
 
 class MetricMeans:
@@ -36,24 +35,33 @@ class MetricMeans:
         self._one: Tensor | None = None
         self._sent: Readback | None = None
 
-    def add(self, metrics: Mapping[str, Tensor]) -> None:
+    def add(self, metrics: Mapping[str, Tensor | float]) -> None:
         """Adds one value of each metric. The first call must not be captured; never waits.
 
         Args:
-            metrics: name to 0-dimensional float tensor; the same names, on the same device, at
-                every call. Detached; not kept.
+            metrics: name to 0-dimensional float tensor, or to a number; the same names, tensors on
+                the same device, at every call. Detached; not kept.
 
         Raises:
-            InputError: other names than before; nothing has been added.
+            InputError: other names than before, another device, or what is no number; nothing has
+                been added.
+            UnsupportedError: a number while the current stream of their device is being captured,
+                where every replay would add the same.
         """
-        if self._sums is None:
-            self._begin(metrics)
-        elif self._names != list(metrics):
+        if not isinstance(metrics, Mapping) or not metrics:
             raise InputError(
-                f"metrics have the same names at every call, {', '.join(self._names)}; "
-                f"given {', '.join(metrics)}"
+                "metrics are a mapping from names to numbers, {'loss': loss} say; "
+                f"given {shown(metrics)}"
             )
-        values = torch.stack([*metrics.values(), self._one])  # type: ignore[list-item]
+        if self._sums is not None and self._names != list(metrics):
+            raise InputError(
+                f"metrics have the same names at every call, {', '.join(map(str, self._names))}; "
+                f"given {', '.join(map(str, metrics))}"
+            )
+        tensors = self._tensors(metrics)
+        if self._sums is None:
+            self._begin(dict(zip(metrics, tensors, strict=True)))
+        values = torch.stack([*tensors, self._one])  # type: ignore[list-item]
         self._sums += values.detach() if values.requires_grad else values  # type: ignore[operator]
 
     def send(self) -> bool:
@@ -109,6 +117,12 @@ class MetricMeans:
         self._sums[:-1] = sums.to(device)
         self._sums[-1:].fill_(state["count"])
 
+    def _tensors(self, metrics: Mapping[str, Tensor | float]) -> list[Tensor]:
+        """Of each metric a tensor `[]`, all on the device of the sums, or of the first tensor."""
+        on = [self._sums, *metrics.values(), torch.zeros((), device="cpu")]
+        device = next(value.device for value in on if isinstance(value, Tensor))
+        return [_tensor(name, value, device) for name, value in metrics.items()]
+
     def _begin(self, metrics: Mapping[str, Tensor]) -> None:
         values = list(metrics.values())
         self._names = list(metrics)
@@ -121,3 +135,26 @@ class MetricMeans:
         """Name to mean; empty where nothing was added."""
         *totals, count = sums.tolist()
         return {name: t / count for name, t in zip(self._names, totals, strict=True) if count}
+
+
+def _tensor(name: str, value: Tensor | float, device: torch.device) -> Tensor:
+    if not isinstance(value, Tensor):
+        number = plain(value)
+        if not isinstance(number, int | float):
+            raise _no_number(name, shown(value))
+        refuse_capture(device)
+        return torch.full((), float(number), dtype=torch.float64, device=device)
+    if value.ndim or value.is_complex():
+        raise _no_number(name, f"a tensor {[*value.shape]} of {value.dtype}")
+    if value.device != device:
+        raise InputError(
+            f"metrics are on one device, {device}; given {name} on {value.device}; "
+            f"{name}.to('{device}')"
+        )
+    return value
+
+
+def _no_number(name: str, given: str) -> InputError:
+    return InputError(
+        f"a metric is a number or a tensor of one, loss.mean() say; given {name} = {given}"
+    )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from relive.envs.make import make_env, picture_of
+from relive.errors import InputError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,8 +52,15 @@ def evaluate(
 
     Raises:
         ConfigError: There is no such environment, or a package is missing that it paints with.
+        InputError: Seeds that are no sequence.
         UnsupportedError: Pictures are asked for, and the environment gives none.
     """
+    if isinstance(seeds, str) or not isinstance(seeds, Iterable):
+        few = seeds if isinstance(seeds, int) else 5
+        raise InputError(
+            f"evaluate plays an episode from each of its seeds, evaluation_seeds({few}) say; "
+            f"given {shown(seeds)}"
+        )
     made = make_env(env_id, pictures=film is not None)
     env: Any = made if film is None else Filmed(made, film)
     returns = []

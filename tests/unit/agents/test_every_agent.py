@@ -3,14 +3,17 @@
 import copy
 import pickle
 import re
+from collections import UserDict
 from contextlib import nullcontext
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
 
-from relive import Field, Proportional
-from relive.errors import ConfigError, InputError
+from relive import Field, Proportional, fields_of
+from relive.agents import ActionScale
+from relive.errors import ConfigError, InputError, shown
 from relive.storage.notes import flatten
 from tests.triton.waits import no_waits
 from tests.unit.agents.batches import values
@@ -450,3 +453,95 @@ def test_random_actions_end_where_the_settings_say(kind):
     end = 0.0 if kind in CONTINUOUS else 0.05
     assert schedule(200) == pytest.approx(end)
     assert schedule(0) == (0.0 if kind in CONTINUOUS else 1.0)
+
+
+# -- arguments ---------------------------------------------------------------------------------
+
+
+class Env:
+    """Has the spaces of an environment, and is none of what an agent takes."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (4,))
+    action_space = gymnasium.spaces.Box(-1, 1, (2,))
+
+
+FORGOTTEN = fields_of(Env())
+OBSERVATIONS = [(4,), None, Env(), Env.observation_space, {}, {"pos": (4,)}, {3: {"pos": None}}]
+
+
+@every
+@pytest.mark.parametrize("obs", OBSERVATIONS, ids=repr)
+def test_an_observation_that_is_no_field_is_refused(kind, obs):
+    agent, config = KINDS[kind]
+    actions = ActionScale(*BOX) if kind in CONTINUOUS else NUM_ACTIONS
+    expected = rf"{agent.__name__}: obs is a Field.*, relive.fields_of\(env\)\['obs'\] say; given "
+    with pytest.raises(ConfigError, match=expected + re.escape(shown(obs))):
+        agent(obs, actions, config())
+
+
+@every
+def test_fields_of_which_the_observation_was_not_taken_are_refused(kind):
+    with pytest.raises(ConfigError, match=r"fields_of\(env\)\['obs'\].*rename one of them"):
+        make(kind, FORGOTTEN)
+    assert make(kind, FORGOTTEN["obs"])
+    assert make(kind, {**FORGOTTEN, "goal": Field((2,))})
+
+
+@every
+@pytest.mark.parametrize("actions", [Env.action_space, None, Env(), True, "3", 2.5, ([-1], [1])])
+def test_actions_that_are_not_those_of_the_agent_are_refused(kind, actions):
+    agent, _ = KINDS[kind]
+    expected = (
+        r"actions is an ActionScale, ActionScale.for_env\(env\) say"
+        if kind in CONTINUOUS
+        else r"num_actions is a whole number, relive.envs.num_actions\(env\) say"
+    )
+    told = rf"{agent.__name__}: {expected}; given {re.escape(shown(actions))}"
+    with pytest.raises(ConfigError, match=told):
+        agent(Field((4,)), actions)
+
+
+@every
+def test_settings_of_another_agent_are_refused(kind):
+    agent, config = KINDS[kind]
+    actions = ActionScale(*BOX) if kind in CONTINUOUS else NUM_ACTIONS
+    others = [other() for _, other in KINDS.values() if other is not config]
+    for given in (*others, {}, {"lr": 1e-3}, config):
+        told = rf"{agent.__name__}: config is {config.__name__}\(...\) or None; given "
+        with pytest.raises(ConfigError, match=told + re.escape(shown(given))):
+            agent(Field((4,)), actions, given)
+
+
+@every
+def test_what_is_no_batch_is_refused(kind):
+    agent, buffer = make(kind), rows_for(kind)
+    batch = buffer.sample(16)
+    for given in (buffer, (batch, batch), None, {"obs": SEEN}):
+        told = r"an update takes Batches, update\(buffer.sample\(256\)\) say; given "
+        with pytest.raises(InputError, match=told + re.escape(shown(given))):
+            agent.update(batch, given)
+    assert agent.updates == 0
+    assert all(map(torch.equal, agent.policy.parameters(), make(kind).policy.parameters()))
+
+
+@every
+def test_the_state_of_another_agent_is_refused_and_nothing_has_changed(kind):
+    agent, own = make(kind), make(kind).state_dict()
+    states = [make(other, seed=1).state_dict() for other in KINDS if other != kind]
+    for state in (*states, {}, {**own, "more": 1}, {k: v for k, v in own.items() if k != "rng"}):
+        missing = [key for key in own if key not in state and key != "exploration"]
+        unknown = [key for key in state if key not in own]
+        told = f"no state of {kind.upper()}: "
+        for what, keys in (("missing", missing), ("unknown", unknown)):
+            told += f".*{what} {', '.join(keys)}" * bool(keys)
+        with pytest.raises(InputError, match=told):
+            agent.load_state_dict(state)
+    with pytest.raises(InputError, match=r"state_dict of another .* gives a dict; given None"):
+        agent.load_state_dict(None)
+    assert all(map(torch.equal, agent.policy.parameters(), make(kind).policy.parameters()))
+    agent.load_state_dict({k: v for k, v in own.items() if k != "exploration"})  # of old
+
+
+@every
+def test_a_state_is_taken_whatever_holds_it(kind):
+    make(kind).load_state_dict(UserDict(make(kind).state_dict()))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 
@@ -44,6 +47,50 @@ def test_other_names_are_refused_and_nothing_is_added() -> None:
     with pytest.raises(InputError, match="same names at every call, loss; given q"):
         means.add({"q": torch.tensor(7.0)})
     assert means.take() == {"loss": 1.0}
+
+
+def test_numbers_are_taken_as_they_are_and_beside_tensors() -> None:
+    means = MetricMeans()
+    for number in (0.1, np.float32(0.5), 3, True):
+        means.add({"reward": number, "loss": torch.tensor(2.0)})
+    assert means.take() == {"reward": pytest.approx(1.15), "loss": 2.0}
+    means.add({"reward": torch.tensor(0.25), "loss": 1e300})
+    assert means.take() == {"reward": 0.25, "loss": 1e300}
+    only = MetricMeans()
+    only.add({"reward": 0.1})
+    assert only.take() == {"reward": 0.1}
+
+
+NUMBER = r"a metric is a number or a tensor of one, loss\.mean\(\) say; given loss = "
+BAD = [
+    ({}, r"from names to numbers, \{'loss': loss\} say; given \{\}"),
+    (0.5, r"from names to numbers, \{'loss': loss\} say; given 0\.5"),
+    ({"loss": torch.ones(3)}, NUMBER + r"a tensor \[3\] of torch\.float32"),
+    ({"loss": torch.ones(1)}, NUMBER + r"a tensor \[1\] of torch\.float32"),
+    ({"loss": torch.tensor(1j)}, NUMBER + r"a tensor \[\] of torch\.complex64"),
+    ({"loss": None}, NUMBER + "None"),
+    ({"loss": "0.5"}, NUMBER + "'0.5'"),
+    ({"loss": np.ones(2)}, NUMBER + r"array\(\[1\., 1\.\]\)"),
+]
+
+
+@pytest.mark.parametrize(("metrics", "told"), BAD)
+def test_what_is_no_number_is_refused_and_nothing_is_added(metrics: Any, told: str) -> None:
+    means = MetricMeans()
+    with pytest.raises(InputError, match=told):
+        means.add(metrics)
+    assert means.take() == {}
+    means.add({"loss": torch.tensor(1.0)})
+    with pytest.raises(InputError, match=told):
+        means.add(metrics)
+    assert means.take() == {"loss": 1.0}
+
+
+def test_names_that_are_no_strings_are_told_too() -> None:
+    means = MetricMeans()
+    means.add({1: 0.5})
+    with pytest.raises(InputError, match="same names at every call, 1; given 2"):
+        means.add({2: 0.5})
 
 
 def test_what_was_added_goes_on_after_a_save() -> None:
@@ -113,3 +160,33 @@ def test_a_captured_step_adds_at_each_replay(device: Device) -> None:
         loss["loss"].fill_(number)
         graph.replay()
     assert means.take() == {"loss": 3.0}
+
+
+def test_numbers_and_tensors_of_the_device_are_added_without_a_wait(device: Device) -> None:
+    means, loss = MetricMeans(), there(2.0)
+    means.add({"reward": 0.5, **loss})
+    with device.forbid_waits():
+        means.add({"reward": 1.5, **loss})
+    assert means.take() == {"reward": 1.0, "loss": 2.0}
+
+
+def test_a_number_has_no_place_in_a_capture(device: Device) -> None:
+    means, loss = MetricMeans(), there(1.0)
+    means.add(loss)
+    with device.capture() as graph:
+        means.add(loss)
+        with pytest.raises(UnsupportedError, match="captured in a CUDA graph"):
+            means.add({"loss": 1.0})
+    means.take()
+    graph.replay()
+    assert means.take() == {"loss": 1.0}
+
+
+def test_tensors_of_two_devices_are_refused(device: Device) -> None:
+    means = MetricMeans()
+    means.add(there(1.0))
+    here = {"loss": torch.tensor(3.0)}
+    told = r"metrics are on one device, cuda(:0)?; given loss on cpu; loss\.to\('cuda(:0)?'\)"
+    with pytest.raises(InputError, match=told):
+        means.add(here)
+    assert means.take() == {"loss": 1.0}

@@ -7,6 +7,7 @@ import torch
 
 from relive import Field
 from relive.agents import DQN, DQNConfig
+from relive.errors import InputError
 from relive.training import evaluate, evaluation_seeds
 from relive.training.evaluate import with_axis
 
@@ -28,6 +29,13 @@ def test_a_good_policy_gets_a_good_return_and_one_seed_one_episode():
 def test_more_episodes_begin_with_the_same_ones():
     assert evaluation_seeds(20)[:5] == evaluation_seeds(5)
     assert len(set(evaluation_seeds(100) + evaluation_seeds(100, stream=1))) == 200
+
+
+@pytest.mark.parametrize(("seeds", "say"), [(2, 2), (None, 5), ("12", 5), (2.0, 5)])
+def test_seeds_that_are_no_sequence_are_refused(seeds, say):
+    told = rf"from each of its seeds, evaluation_seeds\({say}\) say; given {seeds!r}"
+    with pytest.raises(InputError, match=told):
+        evaluate(Leans(), "CartPole-v1", seeds)
 
 
 class Sees:
