@@ -466,11 +466,19 @@ class Env:
 
 
 FORGOTTEN = fields_of(Env())
-OBSERVATIONS = [(4,), None, Env(), Env.observation_space, {}, {"pos": (4,)}, {3: {"pos": None}}]
+OBSERVATIONS = {
+    "a shape": (4,),
+    "nothing": None,
+    "an environment": Env(),
+    "a space": Env.observation_space,
+    "no entry": {},
+    "a dict of shapes": {"pos": (4,)},
+    "a dict of dicts": {3: {"pos": None}},
+}
 
 
 @every
-@pytest.mark.parametrize("obs", OBSERVATIONS, ids=repr)
+@pytest.mark.parametrize("obs", OBSERVATIONS.values(), ids=OBSERVATIONS)
 def test_an_observation_that_is_no_field_is_refused(kind, obs):
     agent, config = KINDS[kind]
     actions = ActionScale(*BOX) if kind in CONTINUOUS else NUM_ACTIONS
