@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from relive.numbers import NARROW_SPACE
 from relive.report.canvas import (
     GROUPS,
     HALF_OF_PAGE,
@@ -199,8 +200,12 @@ def shortened(label: str, most: int = 26) -> str:
 
     >>> shortened("sampler rank"), shortened("sampler rank, lr 1, n step 3", 12), shortened("$x")
     ('sampler rank', 'sampler\nrank, lr 1,…', '\\$x')
+    >>> shortened("steps 6\u202f000") == "steps 6\u202f000"  # a space, and not printable to Python
+    True
     """
-    plain = "".join(letter if letter.isprintable() else "?" for letter in label)
+    plain = "".join(
+        letter if letter.isprintable() or letter == NARROW_SPACE else "?" for letter in label
+    )
     return "\n".join(wrap(plain, most, max_lines=2, placeholder="…")).replace("$", r"\$")
 
 
