@@ -119,8 +119,8 @@ class MetricMeans:
 
     def _tensors(self, metrics: Mapping[str, Tensor | float]) -> list[Tensor]:
         """Of each metric a tensor `[]`, all on the device of the sums, or of the first tensor."""
-        on = [self._sums, *metrics.values(), torch.zeros((), device="cpu")]
-        device = next(value.device for value in on if isinstance(value, Tensor))
+        on = (value.device for value in (self._sums, *metrics.values()) if isinstance(value, Tensor))
+        device = next(on, torch.device("cpu"))
         return [_tensor(name, value, device) for name, value in metrics.items()]
 
     def _begin(self, metrics: Mapping[str, Tensor]) -> None:
