@@ -48,7 +48,7 @@ class MetricMeans:
             UnsupportedError: a number while the current stream of their device is being captured,
                 where every replay would add the same.
         """
-        if not isinstance(metrics, Mapping) or not metrics:
+        if (type(metrics) is not dict and not isinstance(metrics, Mapping)) or not metrics:
             raise InputError(
                 "metrics are a mapping from names to numbers, {'loss': loss} say; "
                 f"given {shown(metrics)}"
@@ -58,10 +58,14 @@ class MetricMeans:
                 f"metrics have the same names at every call, {', '.join(map(str, self._names))}; "
                 f"given {', '.join(map(str, metrics))}"
             )
-        tensors = self._tensors(metrics)
         if self._sums is None:
-            self._begin(dict(zip(metrics, tensors, strict=True)))
-        values = torch.stack([*tensors, self._one])  # type: ignore[list-item]
+            self._begin(dict(zip(metrics, self._tensors(metrics), strict=True)))
+        try:
+            values = torch.stack([*metrics.values(), self._one])  # type: ignore[list-item]
+        except (TypeError, RuntimeError):  # there are numbers, or what is refused
+            values = torch.stack([*self._tensors(metrics), self._one])  # type: ignore[list-item]
+        if values.is_complex():
+            self._tensors(metrics)
         self._sums += values.detach() if values.requires_grad else values  # type: ignore[operator]
 
     def send(self) -> bool:
@@ -119,8 +123,8 @@ class MetricMeans:
 
     def _tensors(self, metrics: Mapping[str, Tensor | float]) -> list[Tensor]:
         """Of each metric a tensor `[]`, all on the device of the sums, or of the first tensor."""
-        on = (value.device for value in (self._sums, *metrics.values()) if isinstance(value, Tensor))
-        device = next(on, torch.device("cpu"))
+        tensors = (value for value in (self._sums, *metrics.values()) if isinstance(value, Tensor))
+        device = next((tensor.device for tensor in tensors), torch.device("cpu"))
         return [_tensor(name, value, device) for name, value in metrics.items()]
 
     def _begin(self, metrics: Mapping[str, Tensor]) -> None:
