@@ -224,7 +224,7 @@ class TD3(CopiedByState):
     def _best(self, obs: Any) -> NDArray[Any]:
         with torch.inference_mode():
             best = self.actor.forward(tensors_of(obs, self.obs, self.device))
-        action: NDArray[Any] = best.cpu().numpy()
+            action: NDArray[Any] = best.cpu().numpy()
         return action
 
     @torch.no_grad()
