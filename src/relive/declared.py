@@ -103,8 +103,7 @@ def _plain(value: Any, kinds: tuple[Any, ...]) -> Any:
         return Path(value)
     if tuple[int, ...] in kinds and isinstance(value, list | tuple):
         return tuple(_plain(item, (int,)) for item in value)
-    if bool in kinds and isinstance(value, np.bool_):
-        return bool(value)
+    value = plain(value)
     if isinstance(value, bool | int | float | np.timedelta64):
         return value
     if int in kinds and isinstance(value, Integral):
