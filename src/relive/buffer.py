@@ -585,17 +585,25 @@ class ReplayBuffer:
         ids: tuple[int, int] | Tensor | None = None,
     ) -> None:
         """Draw `count` rows into a batch, from its row `first` on."""
+        if self._home.guard is None:
+            self._draw(batch, first, count, train, ids)
+            return
+        kind = "sample", (first, count, len(batch)), train, ids is not None
+        again = partial(self._draw, batch, first, count, train, ids)
+        self._home.guard.call(self, kind, again)
 
-        def draw() -> None:  # from where the buffer is when it is called
-            with self._lock:
-                self._require_no_save("sample")
-                self._home.draw(batch, first, count, train=train, ids=ids)
-
-        if self._home.guard is not None:
-            kind = "sample", (first, count, len(batch)), train, ids is not None
-            self._home.guard.call(self, kind, draw)
-        else:
-            draw()
+    def _draw(
+        self,
+        batch: Batch,
+        first: int,
+        count: int,
+        train: bool,
+        ids: tuple[int, int] | Tensor | None,
+    ) -> None:
+        """The same from where the buffer is now."""
+        with self._lock:
+            self._require_no_save("sample")
+            self._home.draw(batch, first, count, train=train, ids=ids)
 
     def empty_batch(self, batch_size: int) -> Batch:
         """A batch to be filled by `sample(batch_size, out=...)`; its values mean nothing yet."""

@@ -138,8 +138,8 @@ class Home:
     def require_fits(self, batch: Any, batch_size: int) -> None:
         """Refuse to draw so many rows into what is no batch of this buffer, or of another size."""
         is_own = isinstance(batch, Batch) and batch._layout is self.batch_layout
-        is_here = is_own and batch._arena.device in (self.device, self.batches_on)
-        if is_here and len(batch) == batch_size:
+        fits = is_own and batch._size == batch_size
+        if fits and batch._arena.device in (self.device, self.batches_on):
             return
         given = type(batch).__name__
         if isinstance(batch, Batch):
@@ -164,7 +164,7 @@ class Home:
             NotReadyError: Nothing can be drawn.
             InputError: No row has one of these ids.
         """
-        if batch._arena.device != self.device:  # of the time before the buffer moved
+        if self.batches_on is not None and batch._arena.device != self.device:  # from before
             drawn = self.batches.lend(len(batch))
             self.draw(drawn, first, count, train=train, ids=ids)
             batch._take(drawn, slice(first, first + count))

@@ -11,12 +11,21 @@ from relive.ops.compiled import multiply_high, words_at
 from relive.ops.descent.cpu import descend
 from relive.ops.philox.cpu import random_bits
 from relive.ops.power.cpu import power
+from relive.ops.power.cpu import powers as powers_of_many
 
 strict = njit(error_model="numpy", fastmath=False)
 
 
 @strict
 def powers(bases: Any, exponent: float) -> Any:
+    """float64 [K] -> float32 [K], many at once."""
+    found = np.empty(len(bases), np.float32)
+    powers_of_many(bases, exponent, found)
+    return found
+
+
+@strict
+def powers_one_by_one(bases: Any, exponent: float) -> Any:
     """float64 [K] -> float32 [K]."""
     found = np.empty(len(bases), np.float32)
     for i in range(len(bases)):

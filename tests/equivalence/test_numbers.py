@@ -80,6 +80,13 @@ def bases() -> np.ndarray:
 def test_powers_are_the_same_bit_for_bit(bases: np.ndarray, exponent: float) -> None:
     reference = power(torch.from_numpy(bases), exponent).numpy()
     np.testing.assert_array_equal(compiled.powers(bases, exponent), reference)
+    np.testing.assert_array_equal(compiled.powers_one_by_one(bases, exponent), reference)
+
+
+@pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 63, 64, 65, 255])
+def test_powers_of_any_number_of_bases_are_the_same(bases: np.ndarray, count: int) -> None:
+    reference = power(torch.from_numpy(bases[:count]), 0.6).numpy()
+    np.testing.assert_array_equal(compiled.powers(bases[:count], 0.6), reference)
 
 
 @pytest.mark.parametrize("exponent", EXPONENTS)

@@ -63,11 +63,17 @@ FAULTS = (
         "            magnitude = abs(np.float64(values[i])) + eps\n"
         "            magnitude += bonus if slots[i] < start else 0.0\n"
         "            usable = (magnitude > 0.0) & (magnitude < np.inf)\n"
-        "            leaf = power(magnitude if usable else 1.0, alpha)\n",
+        "            bases[i] = magnitude if usable else 0.0\n"
+        "        powers(bases, alpha, new)\n"
+        "        for i in range(values.shape[0]):\n"
+        "            leaf = max(new[i], np.float32(0.5) * SMALLEST)",
         "            magnitude = abs(np.float64(values[i]))\n"
         "            magnitude += bonus if slots[i] < start else 0.0\n"
         "            usable = (magnitude > 0.0) & (magnitude < np.inf)\n"
-        "            leaf = power(magnitude if usable else 1.0, alpha) + np.float32(eps)\n",
+        "            bases[i] = magnitude if usable else 0.0\n"
+        "        powers(bases, alpha, new)\n"
+        "        for i in range(values.shape[0]):\n"
+        "            leaf = max(new[i], np.float32(0.5) * SMALLEST) + np.float32(eps)",
         (f"{COMPILED}[proportional]",),
     ),
     Fault(
@@ -160,8 +166,22 @@ FAULTS = (
     Fault(
         "beta enters twice",
         "ops/weights/cpu.py",
-        "weights[i] = power(ratios[i], -beta)",
-        "weights[i] = power(ratios[i], -beta * beta)",
+        "powers(ratios, -beta, weights)",
+        "powers(ratios, -beta * beta, weights)",
+        (f"{COMPILED}[proportional]",),
+    ),
+    Fault(
+        "the last numbers of a batch are raised to no power",
+        "ops/power/cpu.py",
+        "for i in range(whole, count):",
+        "for i in range(count, count):",
+        ("tests/equivalence/test_numbers.py::test_powers_of_any_number_of_bases_are_the_same",),
+    ),
+    Fault(
+        "a slice of a batch holds neighbouring strata",
+        "ops/draw/cpu.py",
+        "mirrored = np.int64(reverse_bits(j) >> np.uint64(64 - k))",
+        "mirrored = j & ((1 << k) - 1)",
         (f"{COMPILED}[proportional]",),
     ),
     Fault(

@@ -160,3 +160,15 @@ def multiply_high(typing_context: Any, a: Any, b: Any) -> Any:  # noqa: ARG001
         return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
 
     return types.uint64(types.uint64, types.uint64), build
+
+
+@intrinsic
+def reverse_bits(typing_context: Any, value: Any) -> Any:  # noqa: ARG001
+    """The 64 bits of an integer, the lowest first."""
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64)])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.bitreverse.i64")
+        return builder.call(function, args)
+
+    return types.uint64(types.int64), build

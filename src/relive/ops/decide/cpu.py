@@ -14,7 +14,7 @@ from numba import carray
 from relive.ops import words as w
 from relive.ops.compiled import float32_pointer, helper, prefetch
 from relive.ops.nodes.cpu import leaves_of
-from relive.ops.power.cpu import power
+from relive.ops.power.cpu import powers
 from relive.ops.window.cpu import find_slots, oldest_of_ring
 
 SMALLEST, LARGEST = np.float32(w.SMALLEST_LEAF), np.float32(w.LARGEST_LEAF)
@@ -59,8 +59,13 @@ def find_live_slots(words: Any, ids: Any, slots: Any) -> None:
 
 
 @helper
-def transform(words: Any, reals: Any, values: Any, as_leaves: Any, slots: Any, new: Any) -> None:
-    """The leaf that each good number asks for, before it is held within bounds."""
+def transform(
+    words: Any, reals: Any, values: Any, as_leaves: Any, slots: Any, bases: Any, new: Any
+) -> None:
+    """The leaf that each good number asks for, before it is held within bounds.
+
+    `bases`, float64 [B], is to work in.
+    """
     alpha = reals[w.ALPHA]
     eps = reals[w.EPS]
     if as_leaves:
@@ -74,9 +79,11 @@ def transform(words: Any, reals: Any, values: Any, as_leaves: Any, slots: Any, n
             magnitude = abs(np.float64(values[i])) + eps
             magnitude += bonus if slots[i] < start else 0.0
             usable = (magnitude > 0.0) & (magnitude < np.inf)
-            leaf = power(magnitude if usable else 1.0, alpha)
-            leaf = max(leaf, np.float32(0.5) * SMALLEST)  # too small for float32, yet not zero
-            new[i] = leaf if magnitude > 0.0 else ZERO
+            bases[i] = magnitude if usable else 0.0
+        powers(bases, alpha, new)
+        for i in range(values.shape[0]):
+            leaf = max(new[i], np.float32(0.5) * SMALLEST)  # too small for float32, yet not zero
+            new[i] = leaf if bases[i] > 0.0 else ZERO
 
 
 @helper

@@ -8,7 +8,7 @@ import numpy as np
 from numba import carray
 
 from relive.ops import words as w
-from relive.ops.compiled import helper, int32_pointer, int64_pointer, multiply_high
+from relive.ops.compiled import helper, int32_pointer, int64_pointer, multiply_high, reverse_bits
 from relive.ops.descent.cpu import descend
 from relive.ops.nodes.cpu import bit_length
 from relive.ops.parts.cpu import (
@@ -60,6 +60,24 @@ def draw_uniform(runs: Any, part: Any, positions: Any, bits: Any, slots: Any) ->
 
 
 @helper
+def find_order(positions: Any, order: Any) -> None:
+    """The position of the draw from each stratum, so that slices of a batch hold all kinds.
+
+    With 2^k the largest power of two that divides the count, the last k bits of a stratum say,
+    mirrored, which of 2^k slices it goes to.
+    """
+    count = positions.shape[0]
+    k = bit_length(count & -count) - 1
+    slice_rows = count >> k
+    if k == 0:
+        order[:] = positions
+        return
+    for j in range(count):
+        mirrored = np.int64(reverse_bits(j) >> np.uint64(64 - k))
+        order[j] = positions[mirrored * slice_rows + (j >> k)]
+
+
+@helper
 def draw_targets(
     words: Any, mass: Any, positions: Any, bits: Any, targets: Any, order: Any
 ) -> None:
@@ -70,26 +88,17 @@ def draw_targets(
             order[i] = positions[i]
             targets[i] = np.int64(multiply_high(bits[positions[i]], np.uint64(mass)))
         return
+    find_order(positions, order)
     width = mass // count
     rest = mass % count
     low = np.int64(0)
     carry = np.int64(0)
-    odd = count >> (bit_length(count & -count) - 1)
-    slices = count // odd
-    mirrored = np.int64(0)  # counts up with its bits in reverse order
     for j in range(count):
-        position = positions[mirrored * odd + j // slices]
         carry += rest
         step = np.int64(carry >= count)
         carry -= step * count
-        order[j] = position
-        targets[j] = low + np.int64(multiply_high(bits[position], np.uint64(width + step)))
+        targets[j] = low + np.int64(multiply_high(bits[order[j]], np.uint64(width + step)))
         low += width + step
-        bit = slices >> 1
-        while mirrored & bit:
-            mirrored ^= bit
-            bit >>= 1
-        mirrored |= bit
 
 
 @helper

@@ -12,7 +12,7 @@ from relive.ops import words as w
 from relive.ops.compiled import copy_bytes, copy_value, helper, int64_pointer, prefetch
 from relive.ops.convert.cpu import convert
 
-GATHER_BYTES = 1 << 14  # of rows that are copied while the next are fetched
+GATHER_ROWS, GATHER_BYTES = 32, 1 << 14  # at most, that are copied while the next are fetched
 LARGE_BYTES = 1 << 24  # of a field of a batch: more than a core's caches hold
 
 
@@ -64,7 +64,7 @@ def gather_columns(words: Any, slots: Any, arena: Any, first: Any, total: Any) -
     batch_size = slots.shape[0]
     row_bytes = words[w.ROW_BYTES]
     columns = carray(int64_pointer(words[w.COLUMNS]), (words[w.NUM_COLUMNS], w.COLUMN_WORDS))
-    together = max(1, GATHER_BYTES // row_bytes)
+    together = max(1, min(GATHER_ROWS, GATHER_BYTES // row_bytes))
     prefetch_rows(words, slots[:together])
     for start in range(0, batch_size, together):
         stop = min(start + together, batch_size)

@@ -65,7 +65,7 @@ def _update(header: Any, ids_address: Any, values_address: Any, count: Any, as_l
     slots, chosen = integers[0], integers[1]
     asked, new, old = floats[0], floats[1], floats[2]
     find_live_slots(words, ids, slots)
-    transform(words, reals, values, as_leaves, slots, asked)
+    transform(words, reals, values, as_leaves, slots, chosen.view(np.float64), asked)
     hold(words, reals, values, as_leaves, slots, asked)
     number = decide(words, slots, asked, chosen, new, old)
     if number > 0:

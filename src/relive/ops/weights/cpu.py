@@ -10,7 +10,7 @@ from relive.ops import words as w
 from relive.ops.compiled import helper
 from relive.ops.nodes.cpu import leaves_of, mass_of
 from relive.ops.parts.cpu import MASS, ROWS, smallest_leaf
-from relive.ops.power.cpu import power, power_of_two
+from relive.ops.power.cpu import power_of_two, powers
 from relive.ops.window.cpu import schedule
 
 
@@ -30,6 +30,16 @@ def likelihood(words: Any, parts: Any, shares: Any, number: Any, part: Any) -> A
 
 
 @helper
+def smallest_positive(values: Any) -> Any:
+    """The smallest of float32 [B], all positive: their bits sort as they do, and as integers."""
+    bits = values.view(np.int32)
+    least = bits[0]
+    for i in range(1, bits.shape[0]):
+        least = min(least, bits[i])
+    return np.int32(least).view(np.float32)
+
+
+@helper
 def find_simple_ratios(words: Any, runs: Any, part: Any, leaves: Any, ratios: Any) -> None:
     """Ratios where every row is drawn from one part by priority: rows and mass are common to all.
 
@@ -42,12 +52,10 @@ def find_simple_ratios(words: Any, runs: Any, part: Any, leaves: Any, ratios: An
         for i in range(batch_size):
             ratios[i] = np.float64(mass_of(leaves[i], unit)) * rows / mass
         return
-    smallest = np.float32(np.inf)
     if words[w.NORMALIZE] == w.BUFFER_NORMALIZER:
         smallest = smallest_leaf(words, runs, part)
     else:
-        for i in range(batch_size):
-            smallest = min(smallest, leaves[i])
+        smallest = smallest_positive(leaves)
     for i in range(batch_size):
         ratios[i] = np.float64(leaves[i]) / np.float64(smallest)
 
@@ -109,8 +117,7 @@ def weigh(
         find_simple_ratios(words, runs[0], parts[0], weights, ratios)
     else:
         find_ratios(words, runs, parts, shares, number, slots, weights, ratios)
-    for i in range(batch_size):
-        weights[i] = power(ratios[i], -beta)
+    powers(ratios, -beta, weights)
     clip = np.float32(reals[w.WEIGHT_CLIP])
     clipped = np.int64(0)
     for i in range(batch_size):
