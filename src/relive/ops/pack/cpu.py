@@ -11,7 +11,7 @@ from torch import Tensor
 from relive.ops.compiled import copy_value, helper
 
 if TYPE_CHECKING:
-    from relive.ops.pack.reference import Column
+    from collections.abc import Sequence
 
 
 @helper
@@ -22,11 +22,14 @@ def pack_row(columns: Any, index: Any, row: Any) -> None:
         copy_value(row + columns[c, 0], columns[c, 2] + index * nbytes, nbytes)
 
 
-def table_of(columns: list[Column]) -> array[int]:
+def table_of(columns: Sequence[tuple[int, int, Any]]) -> array[int]:
     """Offset, bytes and address of every column: what a kernel is told of them."""
     numbers: list[int] = []
-    for offset, nbytes, values in columns:
-        numbers += offset, nbytes, address_of(values)
+    try:
+        for offset, nbytes, values in columns:
+            numbers += offset, nbytes, addressof(c_char.from_buffer(values))
+    except TypeError:  # tensors, or arrays that are read-only: slower
+        numbers = [n for offset, nbytes, v in columns for n in (offset, nbytes, address_of(v))]
     return array("q", numbers)
 
 
@@ -34,8 +37,5 @@ def address_of(values: Any) -> int:
     """Where the first value lies."""
     if isinstance(values, Tensor):
         return values.data_ptr()
-    try:
-        return addressof(c_char.from_buffer(values))
-    except TypeError:  # read-only: three times slower
-        address: int = values.__array_interface__["data"][0]
-        return address
+    address: int = values.__array_interface__["data"][0]
+    return address

@@ -166,7 +166,7 @@ def extend(
         ready_made,
         close,
         staging.data_ptr(),
-        len(staging),
+        staging.shape[0],
     )
 
 
