@@ -53,11 +53,11 @@ def all_below(bound: int, seed: int, counters: Any, stream: int) -> Any:
 
 
 @strict
-def slots(header: int, targets: Any) -> Any:
+def slots(header: int, targets: Any, ascending: bool = False) -> Any:
     """The slots where masses lie: int64 [K] -> int64 [K]."""
     words, _ = words_at(header)
     found = np.empty(len(targets), np.int64)
-    descend(words, targets.copy(), found)
+    descend(words, targets.copy(), found, ascending)
     return found
 
 

@@ -16,6 +16,7 @@ SAVING = "tests/unit/storage/test_saving.py"
 PINNED = "tests/unit/storage/test_demonstrations.py"
 PRIORITIES = "tests/faults/test_F05_F26_F27_F28_F33_F37_F38_priorities.py"
 N_STEP = "tests/faults/test_F01_F02_F07_F11_F15_F22_n_step.py"
+ZERO_LEAVES = "tests/statistics/test_zero_leaves.py"
 TREE = "tests/faults/test_F17_F18_F19_F20_F21_F23_F24_tree.py"
 POLICIES = "tests/faults/test_F13_F14_F32_policies.py"
 AUTORESET = "tests/unit/writing/test_autoreset.py"
@@ -176,6 +177,13 @@ FAULTS = (
         "for i in range(whole, count):",
         "for i in range(count, count):",
         ("tests/equivalence/test_numbers.py::test_powers_of_any_number_of_bases_are_the_same",),
+    ),
+    Fault(
+        "a walk along a level takes the first unit of a node's mass for the node before",
+        "ops/descent/cpu.py",
+        "while i < targets.shape[0] and targets[i] < end:",
+        "while i < targets.shape[0] and targets[i] <= end:",
+        (f"{ZERO_LEAVES}::test_the_first_and_last_unit_of_mass_of_every_row_are_its_own",),
     ),
     Fault(
         "a slice of a batch holds neighbouring strata",

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 FAILED_TESTS = 1  # what pytest returns; anything else is no verdict of a test
 LIMIT = 300  # seconds; a fault that makes a test hang has been noticed too
-# Kernels are compiled in half the time, and give the same numbers.
-ENVIRONMENT = {"NUMBA_OPT": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
 class Verdict(NamedTuple):
@@ -45,36 +45,66 @@ def planted(fault: Fault, source: Path) -> None:
 
 
 def try_all(faults: tuple[Fault, ...]) -> Iterator[Verdict]:
-    """One after the other, each in a copy of the sources of its own.
-
-    The copy has the compiled kernels of the sources: only a fault in `ops` compiles them anew.
-    """
+    """One after the other, each in a copy of the sources of its own, after `require_sound`."""
+    require_sound(faults)
     for fault in faults:
-        with tempfile.TemporaryDirectory() as folder:
-            source = Path(folder) / "src"
-            shutil.copytree(ROOT / "src", source)
-            planted(fault, source)
-            yield tried(fault, source)
+        yield try_one(fault)
 
 
-def tried(fault: Fault, source: Path) -> Verdict:
-    """Run the tests of a fault against a package at `source`."""
-    interprets = any(GPU in tests for tests in fault.tests)
-    kernels = {"TRITON_INTERPRET": "1"} if interprets else {}
-    options = ["-x", "-q", "--tb=no", "-p", "no:randomly", "-p", "no:cacheprovider", "-rf"]
-    start = time.perf_counter()
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, *fault.tests],
-            cwd=ROOT,
-            env={**os.environ, **ENVIRONMENT, **kernels, "PYTHONPATH": str(source)},
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return Verdict(fault, True, time.perf_counter() - start, "a test that did not end")
+def require_sound(faults: tuple[Fault, ...]) -> None:
+    """Run the tests of faults where none is planted: those that fail there notice nothing.
+
+    Raises:
+        AssertionError: one failed; with what pytest said.
+    """
+    with copied_sources() as source:
+        for interpreted in (False, True):
+            tests = {test for fault in faults for test in fault.tests}
+            tests = {test for test in tests if (GPU in test) == interpreted}
+            if tests:
+                done = run(tuple(sorted(tests)), source, limit=None)
+                assert done.returncode == 0, done.stdout[-2000:]
+
+
+def try_one(fault: Fault) -> Verdict:
+    """Plant a fault and run its tests."""
+    with copied_sources() as source:
+        planted(fault, source)
+        start = time.perf_counter()
+        try:
+            done = run(fault.tests, source, limit=LIMIT)
+        except subprocess.TimeoutExpired:
+            return Verdict(fault, True, time.perf_counter() - start, "a test that did not end")
     lines = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
     by = lines[0].removeprefix("FAILED ").split(" - ")[0] if lines else done.stdout[-2000:]
     return Verdict(fault, done.returncode == FAILED_TESTS, time.perf_counter() - start, by)
+
+
+@contextmanager
+def copied_sources() -> Iterator[Path]:
+    """With their compiled kernels: only a fault in `ops` compiles them anew."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", source)
+        yield source
+
+
+def run(
+    tests: tuple[str, ...], source: Path, limit: float | None
+) -> subprocess.CompletedProcess[str]:
+    """Run tests against a package at `source`.
+
+    Raises:
+        TimeoutExpired: they took longer than `limit` seconds.
+    """
+    kernels = {"TRITON_INTERPRET": "1"} if any(GPU in test for test in tests) else {}
+    options = ["-x", "-q", "--tb=no", "-p", "no:randomly", "-p", "no:cacheprovider", "-rf"]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *tests],
+        cwd=ROOT,
+        env={**os.environ, **ENVIRONMENT, **kernels, "PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        timeout=limit,
+        check=False,
+    )

@@ -80,8 +80,11 @@ def test_no_row_of_priority_zero_is_drawn_in_ten_million_draws(
         assert p_value(observed, expected) > FALSE_ALARM
 
 
+@pytest.mark.parametrize("ascending", [False, True])
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_the_first_and_last_unit_of_mass_of_every_row_are_its_own(pattern: str) -> None:
+def test_the_first_and_last_unit_of_mass_of_every_row_are_its_own(
+    pattern: str, ascending: bool
+) -> None:
     # No number of draws would come upon the edges by chance: here all of them are asked for.
     leaves = np.float32(PATTERNS[pattern])
     state = filled(leaves, stratified=True)._state
@@ -90,6 +93,12 @@ def test_the_first_and_last_unit_of_mass_of_every_row_are_its_own(pattern: str) 
     assert sum(masses) == state.word(w.TOTAL)
     alive = np.flatnonzero(leaves)
     ends = np.cumsum(np.array(masses))[alive]
-    np.testing.assert_array_equal(compiled.slots(state.header, ends - 1), alive)
     starts = ends - np.array(masses)[alive]
-    np.testing.assert_array_equal(compiled.slots(state.header, starts), alive)
+    for some in (slice(None, None, every) for every in (1, 3, 10, 40, 300, 1500)):
+        # few of them go down more levels of the tree one by one, many fewer
+        np.testing.assert_array_equal(
+            compiled.slots(state.header, ends[some] - 1, ascending), alive[some]
+        )
+        np.testing.assert_array_equal(
+            compiled.slots(state.header, starts[some], ascending), alive[some]
+        )

@@ -112,7 +112,7 @@ def draw_by_priority(
     found = np.empty(count, np.int64)
     draw_targets(words, part[MASS], positions, bits, targets, order)
     place_targets(words, runs, part, targets)
-    descend(words, targets, found)
+    descend(words, targets, found, words[w.STRATIFIED])  # runs are in the order of their slots
     for j in range(count):
         slots[order[j]] = found[j]
 
