@@ -114,7 +114,7 @@ def imagine(model: Model, agent: SAC, real: ReplayBuffer, imagined: ReplayBuffer
     """
     ids = real.live_ids()
     obs = real.sample_range(ROLLOUTS, int(ids[0]), int(ids[-1]) + 1).obs
-    action = torch.from_numpy(agent.act(obs.numpy(), epsilon=0.0))
+    action = torch.from_numpy(agent.act(obs.numpy()))
     next_obs, reward = model.step(obs, action)
     imagined.extend(
         obs=obs,

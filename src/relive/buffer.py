@@ -19,7 +19,7 @@ from torch.autograd.graph import increment_version
 
 from relive.arguments import REQUIRED, wrong_names
 from relive.batch import Batch
-from relive.declared import plain
+from relive.declared import is_whole, plain
 from relive.description import describe, require_same, undescribe
 from relive.devices import known_device
 from relive.errors import (
@@ -1029,7 +1029,7 @@ class ReplayBuffer:
         if self._home.settings.window is None or self._home.settings.window.count is not None:
             raise UnsupportedError("only window=Recent(eta=...) has sweeps")
         updates = plain(updates)
-        if isinstance(updates, bool) or not isinstance(updates, int) or not 1 <= updates < 2**62:
+        if not is_whole(updates, 1, 2**62):
             raise InputError(f"updates is a whole number >= 1; given {shown(updates)}")
         with self._lock:
             self._state.put(w.SWEEP_LENGTH, updates)
@@ -1055,7 +1055,7 @@ class ReplayBuffer:
     def reseed(self, seed: int) -> None:
         """Start the random streams of a seed (any 64-bit integer) from their beginning."""
         seed = plain(seed)
-        if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
+        if not is_whole(seed, -(2**63), 2**63):
             raise ConfigError(f"seed is a signed 64-bit integer; given {shown(seed)}")
         with self._lock:
             self._state.put(w.SEED, seed)
@@ -1066,7 +1066,7 @@ class ReplayBuffer:
     def set_progress(self, t: int) -> None:
         """Say that `t` training samples have been drawn, for schedules."""
         t = plain(t)
-        if isinstance(t, bool) or not isinstance(t, int) or not 0 <= t < 2**61:
+        if not is_whole(t, 0, 2**61):
             raise InputError(f"progress is a whole number in [0, 2^61); given {shown(t)}")
         with self._lock:
             self._state.put(w.PROGRESS, t)
@@ -1198,7 +1198,7 @@ class ReplayBuffer:
         if env is None:
             return range(self._num_envs)
         env = env if type(env) is int else plain(env)
-        if isinstance(env, bool) or not isinstance(env, int) or not 0 <= env < self._num_envs:
+        if not is_whole(env, 0, self._num_envs):
             raise InputError(
                 f"env is one of 0...{self._num_envs - 1}, or None for all; given {shown(env)}"
             )

@@ -16,6 +16,7 @@ from relive.errors import ConfigError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
+    from typing import TypeGuard
 
 WORDS: dict[Any, str] = {
     bool: "True or False",
@@ -40,6 +41,16 @@ def plain(value: Any) -> Any:
         if isinstance(value, kind):
             return python(value)
     return value
+
+
+def is_whole(value: Any, least: int, stop: int | None = None) -> TypeGuard[int]:
+    """Whether a value is a whole number in [least, stop), without an end if that is None.
+
+    >>> is_whole(3, 0, 4), is_whole(4, 0, 4), is_whole(True, 0), is_whole(3.0, 0)
+    (True, False, False, False)
+    """
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return is_number and least <= value and (stop is None or value < stop)
 
 
 def take_plain(settings: Any) -> None:

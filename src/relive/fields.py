@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from relive.arrays import NUMPY_DTYPES, REAL_DTYPES
-from relive.declared import plain
+from relive.declared import is_whole, plain
 from relive.errors import ConfigError, shown
 
 # Stored with every row, arguments of `add`, or what a batch has besides its fields.
@@ -71,7 +71,7 @@ class Field:
                 f"a field's shape is a tuple, ({shown(self.shape)},) say; given {shown(self.shape)}"
             )
         shape = tuple(map(plain, self.shape))
-        if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in shape):
+        if not all(is_whole(n, 1) for n in shape):
             raise ConfigError(f"a field's shape is a tuple of sizes >= 1; given {shown(shape)}")
         if len(shape) > MOST_AXES or math.prod(shape) >= 2**56:
             raise ConfigError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relive.declared import plain, take_plain
+from relive.declared import is_whole, plain, take_plain
 from relive.errors import ConfigError, shown
 
 
@@ -34,7 +34,7 @@ class Linear:
             if isinstance(end, bool) or not isinstance(end, int | float) or not abs(end) < 1e300:
                 raise ConfigError(f"Linear needs finite ends; given {shown(end)}")
         steps = self.steps
-        if isinstance(steps, bool) or not isinstance(steps, int) or not 1 <= steps < 2**62:
+        if not is_whole(steps, 1, 2**62):
             raise ConfigError(f"Linear needs steps >= 1, a whole number; given {shown(self.steps)}")
 
     def __call__(self, t: float) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from relive.arguments import REQUIRED, wrong_names
-from relive.declared import plain
+from relive.declared import is_whole, plain
 from relive.description import describe, undescribe
 from relive.episode import OURS, Episode
 from relive.errors import ConfigError, CorruptError, InputError, UnsupportedError, shown
@@ -152,7 +152,7 @@ class TrajectoryStore:
             ends = {"terminated": terminated}
             raise InputError(wrong_names("the store's", expected, own, "truncated", **ends))
         env = plain(env)
-        if isinstance(env, bool) or not isinstance(env, int) or not 0 <= env < 2**31:
+        if not is_whole(env, 0, 2**31):
             raise InputError(f"env is a whole number in [0, 2^31); given {shown(env)}")
         recorder = self._writing()
         given = {"obs": obs, "action": action, "reward": reward, "next_obs": next_obs}
@@ -260,7 +260,7 @@ class TrajectoryStore:
             InputError: there is no such episode.
         """
         count, number = len(self), plain(number)
-        if isinstance(number, bool) or not isinstance(number, int) or not -count <= number < count:
+        if not is_whole(number, -count, count):
             raise InputError(
                 f"there are {count} episodes, numbered from 0; given {shown(number)}"
                 + ("" if self._recorder else " (refresh() looks for new ones)")
@@ -441,7 +441,7 @@ def _check_choice(where: Any, limit: Any, damaged: Any) -> None:
     if damaged not in ("raise", "skip"):
         raise InputError(f"damaged is 'raise' or 'skip'; given {shown(damaged)}")
     limit = plain(limit)
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+    if limit is not None and not is_whole(limit, 0):
         raise InputError(f"limit is a whole number >= 0; given {shown(limit)}")
     if where is not None and not callable(where):
         raise InputError(f"where is a function of an episode, or None; given {shown(where)}")

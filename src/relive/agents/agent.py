@@ -56,7 +56,7 @@ class Agent(Protocol):
         """What draws on the device; a CUDA graph has to know them."""
         ...
 
-    def act(self, obs: Any, epsilon: float) -> NDArray[Any]:
+    def act(self, obs: Any, epsilon: float = 0.0) -> NDArray[Any]:
         """Exploring actions for E environments, at random in each with probability epsilon."""
         ...
 

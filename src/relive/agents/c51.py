@@ -245,7 +245,7 @@ class C51(CopiedByState):
 
     # -- act
 
-    def act(self, obs: Any, epsilon: float) -> NDArray[np.int64]:
+    def act(self, obs: Any, epsilon: float = 0.0) -> NDArray[np.int64]:
         """Epsilon-greedy actions, with new noise in the weights if there is any.
 
         Args:

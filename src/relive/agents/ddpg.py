@@ -172,7 +172,7 @@ class DDPG(CopiedByState):
 
     # -- act
 
-    def act(self, obs: Any, epsilon: float) -> NDArray[np.float32]:
+    def act(self, obs: Any, epsilon: float = 0.0) -> NDArray[np.float32]:
         """The policy's actions with normal noise, clipped to the box; some uniformly random.
 
         Args:

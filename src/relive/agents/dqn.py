@@ -205,7 +205,7 @@ class DQN(CopiedByState):
 
     # -- act
 
-    def act(self, obs: Any, epsilon: float) -> NDArray[np.int64]:
+    def act(self, obs: Any, epsilon: float = 0.0) -> NDArray[np.int64]:
         """Epsilon-greedy actions: each environment explores by itself with probability epsilon.
 
         Args:

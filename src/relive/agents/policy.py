@@ -43,8 +43,21 @@ def save_policy(agent: Agent, path: Path | str) -> None:
     weights = {name: value.clone() for name, value in agent.policy.state_dict().items()}
     unfinished = path.with_suffix(".part")
     # into a file of ours: the one that safetensors makes is its owner's alone, whatever the umask
-    unfinished.write_bytes(require_safetensors().torch.save(weights, metadata))
+    unfinished.write_bytes(_in_order(require_safetensors().torch.save(weights, metadata)))
     unfinished.replace(path)
+
+
+def _in_order(file: bytes) -> bytes:
+    """A safetensors file with its metadata sorted, which the package writes in any order.
+
+    So equal policies are equal files.
+    """
+    start = 8 + int.from_bytes(file[:8], "little")  # of the tensors, behind length and header
+    header = json.loads(file[8:start])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors are aligned
+    return len(text).to_bytes(8, "little") + text + file[start:]
 
 
 def load_policy(path: Path | str, device: torch.device | str = "cpu") -> Agent:

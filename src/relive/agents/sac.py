@@ -231,7 +231,7 @@ class SAC(CopiedByState):
 
     # -- act
 
-    def act(self, obs: Any, epsilon: float) -> NDArray[np.float32]:
+    def act(self, obs: Any, epsilon: float = 0.0) -> NDArray[np.float32]:
         """Actions drawn from the policy, some uniformly random.
 
         Args:

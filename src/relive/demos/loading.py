@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from relive.declared import hold_to_types, plain
+from relive.declared import hold_to_types, is_whole, plain
 from relive.demos.demonstration import Demonstration, DoneMeans, LastStep, part, reading
 from relive.demos.formats import FormatName, found, is_minari, located, read
 from relive.demos.given import given_episodes
@@ -201,7 +201,7 @@ def _check(buffer: Any, where: Any, limit: Any) -> None:
     if where is not None and not callable(where):
         raise InputError(f"where is a Filter or a function of an episode; given {shown(where)}")
     limit = plain(limit)
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+    if limit is not None and not is_whole(limit, 1):
         raise InputError(f"limit is a whole number >= 1, or None; given {shown(limit)}")
 
 
@@ -276,7 +276,7 @@ def _require_room(
     """Refuse rows that would overwrite one another, and what `pin_demonstrations` would refuse."""
     require_no_capture(buffer.device, "load")
     reserve = plain(reserve)
-    if isinstance(reserve, bool) or not isinstance(reserve, int) or reserve < 0:
+    if not is_whole(reserve, 0):
         raise InputError(f"reserve is a whole number >= 0; given {shown(reserve)}")
     online = int(pin) if batch_size is None else whole_batch(batch_size)
     if pin:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from relive.declared import plain
+from relive.declared import is_whole, plain
 from relive.errors import InputError, shown
 from relive.gpu.transfer import moved
 
@@ -28,7 +28,7 @@ def id_range(start: Any, stop: Any, device: torch.device) -> tuple[int, int] | T
         if isinstance(value, Tensor):
             if value.ndim or value.dtype != torch.int64 or value.is_meta:
                 raise InputError(f"{name} is an id, a 0-d int64 tensor; given {shown(value)}")
-        elif isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        elif not is_whole(value, 0, 2**63):
             raise InputError(f"{name} is an id, a whole number >= 0; given {shown(value)}")
     if device.type == "cpu":
         first, last = int(start), int(stop)

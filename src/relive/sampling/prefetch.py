@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import torch
 
 from relive.batch import Batch
-from relive.declared import plain
+from relive.declared import is_whole, plain
 from relive.errors import InputError, shown
 from relive.gpu.capture import refuse_capture
 
@@ -64,7 +64,7 @@ class Prefetch(Iterator[Batch]):
         self, source: Source, batch_size: int, device: torch.device, *, ahead: int, train: bool
     ) -> None:
         ahead = plain(ahead)
-        if isinstance(ahead, bool) or not isinstance(ahead, int) or ahead < 0:
+        if not is_whole(ahead, 0):
             raise InputError(f"ahead is a whole number >= 0; given {shown(ahead)}")
         self._source, self._batch_size, self._device = source, batch_size, device
         self._ahead, self._train = ahead, train

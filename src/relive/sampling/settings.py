@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from relive.declared import is_whole
 from relive.errors import ConfigError, shown
 from relive.ops import words as w
 from relive.schedules import Linear, Schedule, as_linear
@@ -67,5 +68,5 @@ def check_flag(name: str, value: object) -> None:
 
 def check_whole(name: str, value: object) -> None:
     """Raise ConfigError unless a setting is a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**62:
+    if not is_whole(value, 1, 2**62):
         raise ConfigError(f"{name} is a whole number >= 1; given {shown(value)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from relive.declared import plain
+from relive.declared import is_whole, plain
 from relive.errors import InputError, shown
 from relive.ops.philox.batched import Philox
 
@@ -15,7 +15,7 @@ def split_ids(ids: Tensor, holdout: float, seed: int) -> tuple[Tensor, Tensor]:
     holdout, seed = plain(holdout), plain(seed)
     if isinstance(holdout, bool) or not isinstance(holdout, int | float) or not 0 <= holdout <= 1:
         raise InputError(f"holdout lies in [0, 1]; given {shown(holdout)}")
-    if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
+    if not is_whole(seed, -(2**63), 2**63):
         raise InputError(f"seed is a signed 64-bit integer; given {shown(seed)}")
     philox = Philox(ids.device)
     philox.reseed(seed)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from relive.declared import plain
+from relive.declared import is_whole, plain
 from relive.errors import InputError, shown
 from relive.ops import words as w
 from relive.ops.window.reference import num_demonstrations, ring_range, slots_of
@@ -36,7 +36,7 @@ def pin_first(state: State, count: int, reserve: int, online: int) -> None:
     capacity = state.word(w.CAPACITY)
     count, reserve = plain(count), plain(reserve)
     for name, number in (("count", count), ("reserve", reserve)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        if not is_whole(number, 0):
             raise InputError(f"{name} is a whole number >= 0; given {shown(number)}")
     if count + reserve == 0:
         raise InputError("nothing to pin: count and reserve are both 0")

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from relive.declared import is_whole
 from relive.errors import CorruptError
 from relive.storage.saving import OURS
 
@@ -78,7 +79,7 @@ def nbytes_of(array: list[Any]) -> int:
 
 def is_count(value: Any) -> bool:
     """Whether a value is a whole number that is not negative."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST
+    return is_whole(value, 0, MOST)
 
 
 def _require(holds: bool, part: str) -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from relive.batch import BatchLayout
-from relive.declared import plain
+from relive.declared import is_whole, plain
 from relive.devices import known_kind
 from relive.errors import ConfigError, shown
 from relive.fields import Fields, RowLayout
@@ -314,5 +314,5 @@ def check_capacity(capacity: int, num_envs: int) -> None:
 
 def check_count(name: str, value: int, least: int = 1) -> None:
     """Raise ConfigError unless `value` is a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**62:
+    if not is_whole(value, least, 2**62):
         raise ConfigError(f"{name} is a whole number >= {least}; given {shown(value)}")

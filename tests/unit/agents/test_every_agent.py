@@ -56,6 +56,11 @@ def test_greedy_actions_are_the_same_every_time_and_draw_nothing(kind):
     assert agent.act(SEEN, 0.5).tolist() == twin.act(SEEN, 0.5).tolist()
 
 
+@every
+def test_without_a_word_on_it_no_action_is_uniformly_random(kind):
+    assert make(kind).act(SEEN).tolist() == make(kind).act(SEEN, 0.0).tolist()
+
+
 @continuous
 def test_random_actions_fill_the_box(kind):
     action = make(kind).act(np.zeros((20_000, 4), np.float32), epsilon=1.0)

@@ -43,6 +43,15 @@ def test_saving_again_replaces_the_file(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["policy.safetensors"]
 
 
+def test_equal_policies_are_equal_files(tmp_path):
+    files = set()
+    for number in range(8):  # eight orders of five words are never the same by chance
+        agent = DQN(Field((4,)), 2, DQNConfig(hidden=(8,)), seed=3)
+        save_policy(agent, tmp_path / f"{number}.safetensors")
+        files.add((tmp_path / f"{number}.safetensors").read_bytes())
+    assert len(files) == 1
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="modes are those of POSIX")
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
 def test_a_policy_has_the_mode_of_any_new_file(tmp_path, umask, mode):

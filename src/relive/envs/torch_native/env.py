@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from relive.declared import plain
+from relive.declared import is_whole, plain
 from relive.errors import ConfigError, InputError, NotReadyError
 from relive.ops.philox.batched import Philox
 
@@ -186,7 +186,7 @@ class TorchEnv:
 
     def _reseed(self, seed: int) -> None:
         seed = plain(seed)
-        if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
+        if not is_whole(seed, -(2**63), 2**63):
             raise ConfigError(f"seed is a signed 64-bit integer; given {seed!r}")
         self._seed = seed
         self._philox.reseed(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from relive.declared import plain
+from relive.declared import is_whole, plain
 from relive.devices import known_device
 from relive.envs.torch_native import acrobot, cartpole, mountain_car, pendulum
 from relive.envs.torch_native.env import TorchEnv
@@ -60,7 +60,7 @@ def make_torch_env(
     """
     _require_known(env_id, "make_vector_env makes any environment of Gymnasium")
     num_envs = plain(num_envs)
-    if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
+    if not is_whole(num_envs, 1):
         raise ConfigError(f"num_envs is a whole number >= 1; given {num_envs!r}")
     if dtype not in (torch.float32, torch.float64):
         raise ConfigError(f"dtype is torch.float32 or torch.float64; given {dtype!r}")
