@@ -117,7 +117,7 @@ def epochs(device: torch.device, scale: Scale) -> dict[str, Any]:
 
 def epoch(step: Callable[[], None], device: torch.device, steps: int) -> float:
     """Seconds of so many steps, from the first call to the last result."""
-    for _ in range(4):  # captured by then
+    for _ in range(8):  # captured by then, updates of every kind
         step()
     synchronize(device)
     began = time.perf_counter()

@@ -20,16 +20,26 @@ if TYPE_CHECKING:
 # What CUDA's messages say where the device can be used afterwards.
 USABLE_AFTER = (
     "out of memory",
+    "alloc_failed",  # of cuBLAS and cuDNN
     "too many resources requested for launch",
     "out of resource",
     "invalid argument",
     "invalid configuration argument",
     "invalid device function",
     "no kernel image",
+    "kernel image is invalid",
+    "named symbol not found",
     "ptx",
     "captur",  # all that is told of a capture: what was taken down has not been done
 )
-TOLD_BY_CUDA = ("CUDA error", "Triton Error [CUDA]", "CUDA driver error", "CUBLAS", "cuBLAS")
+TOLD_BY_CUDA = (
+    "CUDA error",
+    "Triton Error [CUDA]",
+    "CUDA driver error",
+    "CUBLAS",
+    "cuBLAS",
+    "cuDNN error",
+)
 LAUNCH_NOTE = "relive: this kernel was not started: "
 LONGEST = 200  # characters of an error that are shown
 
