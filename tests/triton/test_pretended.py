@@ -715,6 +715,21 @@ def test_what_waits_cannot_be_captured(device, what):
     assert x.tolist() == [0, 0]
 
 
+def test_a_pool_is_shared_as_long_as_a_graph_of_it_is_left(device):
+    pool, graphs = torch.cuda.graph_pool_handle(), []
+    for _ in range(2):
+        graphs.append(torch.cuda.CUDAGraph())
+        with torch.cuda.graph(graphs[-1], pool):
+            torch.zeros(1, device="cuda")
+    graphs.pop()
+    graphs[0].reset()
+    with (
+        pytest.raises(RuntimeError, match="use_count > 0"),
+        torch.cuda.graph(torch.cuda.CUDAGraph(), pool),
+    ):
+        pass
+
+
 def test_the_default_stream_is_not_captured(device):
     with pytest.raises(RuntimeError, match=CAPTURING):
         torch.cuda.CUDAGraph().capture_begin()

@@ -101,7 +101,7 @@ class Graphs:
     def _captured(self, work: Callable[[], object]) -> Any:
         """A graph of the work; None if it cannot be captured just now."""
         graph = new_graph()
-        if self._pool is None:
+        if not self._graphs:  # a pool of which no graph is left is not taken up again
             self._pool = torch.cuda.graph_pool_handle()
         for generator in self._generators:
             graph.register_generator_state(generator)

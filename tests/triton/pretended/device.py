@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,7 @@ class Device:
         seen: What the host knows to be done.
         has_failed: A call of CUDA that torch does not check; the next kernel is blamed for it.
         taking: Pools of captures for which memory is taken.
+        sharing: How many graphs have their memory in a pool.
     """
 
     device = CUDA
@@ -58,6 +60,7 @@ class Device:
         self.sync_debug_mode, self.sync_debug_mode_was_set = 0, False
         self.has_failed = False
         self.taking: list[object] = []
+        self.sharing: Counter[object] = Counter()
         self._lag = self._forbids = False
         self._lock = threading.RLock()
         self._current = threading.local()
@@ -138,6 +141,18 @@ class Device:
         """
         if self.taking:
             raise RuntimeError("captures_underway.empty() INTERNAL ASSERT FAILED")
+
+    def begin_allocations(self, pool: object) -> None:
+        """Memory is taken for a capture.
+
+        Raises:
+            RuntimeError: the graphs that had theirs in the pool are gone. Torch does not take it up
+                again while anything lies there, and a workspace of cuBLAS does.
+        """
+        if self.sharing.get(pool) == 0:
+            raise RuntimeError("it->second->use_count > 0 INTERNAL ASSERT FAILED")
+        self.sharing[pool] += 1
+        self.taking.append(pool)
 
     def end_allocations(self, _: int, pool: object) -> None:
         """No more memory is taken for a capture.

@@ -51,7 +51,7 @@ class CUDAGraph:
         if stream is self.owner.streams[0]:
             raise not_in_capture()
         self._pool = pool or (id(self), 0)
-        self.owner.taking.append(self._pool)
+        self.owner.begin_allocations(self._pool)
         stream.graph, self.is_capturing = self, True
 
     def capture_end(self) -> None:
@@ -86,7 +86,12 @@ class CUDAGraph:
     def reset(self) -> None:
         """Forgets what was captured."""
         self.works.clear()
+        if self.is_whole:
+            self.owner.sharing[self._pool] -= 1
         self.is_whole = False
+
+    def __del__(self) -> None:
+        self.reset()
 
     def pool(self) -> object:
         """Numbers for the memory of the graph."""

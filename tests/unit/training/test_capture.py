@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from relive.gpu.capture import NotNowError
 from relive.gpu.pinned import pin
 from relive.training.capture import WARM_UP, Graphs
 from tests.triton.pretended import Device, pretended
@@ -90,3 +91,21 @@ def test_pinned_memory_that_another_thread_lets_go_of_goes_back_afterwards(gpu: 
     captured(Beside(let_go))
     gpu.memory.tell()
     assert not gpu.registered
+
+
+def test_the_first_capture_may_be_put_off(gpu: Device) -> None:
+    graphs, counter, saving = Graphs(), torch.zeros(1, device="cuda"), [True]
+
+    def work() -> None:
+        counter.add_(1)
+        if saving and torch.cuda.is_current_stream_capturing():
+            raise NotNowError("a save is under way")
+
+    for _ in range(WARM_UP + 1):
+        graphs.run("work", work)
+    assert ("work" in graphs, counter.item()) == (False, WARM_UP + 1)
+    saving.clear()
+    gc.collect()  # torch gives back the pool of a graph that nobody holds
+    for _ in range(WARM_UP + 1):
+        graphs.run("work", work)
+    assert ("work" in graphs, counter.item()) == (True, 2 * (WARM_UP + 1))
