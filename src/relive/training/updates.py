@@ -12,7 +12,7 @@ from relive.sampling import RankBased
 from relive.training.capture import Graphs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable, Iterable
 
     from relive.agents.agent import Agent
     from relive.buffer import ReplayBuffer
@@ -91,24 +91,29 @@ class Updates:
     def _make(self, count: int, before: Callable[[], object] | None) -> None:
         if self.not_captured is None:
             self.not_captured = self._why_not()  # a buffer whose GPU failed is on the CPU
-        due = self._due(count)
+        due, begun = self._due(count), before is not None
+        parts = {*due, "before"} if begun else due
+        self._run((begun, due), lambda: self._work(before, due), parts)
+        self._agent.updates += count
+        if not count or self._sorts_itself or self._until_sort() < self._sort_every:
+            return
+        self._run("sort", self._buffer.resort)  # a buffer does not see what is replayed
+
+    def _run(
+        self, key: Hashable, work: Callable[[], object], parts: Iterable[Hashable] = ()
+    ) -> None:
+        """Does work as a graph, as long as that can be; see `Graphs.run`."""
         if self.not_captured is None:
             try:
-                begun = before is not None
-                parts = {*due, "before"} if begun else due
-                self._graphs.run((begun, due), lambda: self._work(before, due), parts)
+                self._graphs.run(key, work, parts)
             except UnsupportedError as error:
                 if self._config.capture == "on":
                     raise
                 self.not_captured = str(error)
-                warnings.warn(f"{error}; it goes on without", RuntimeWarning, stacklevel=3)
-                self._work(before, due)
-        else:
-            self._work(before, due)
-        self._agent.updates += count
-        if not count or self._sorts_itself or self._until_sort() < self._sort_every:
-            return
-        self._graphs.run("sort", self._buffer.resort)  # a buffer does not see what is replayed
+                warnings.warn(f"{error}; it goes on without", RuntimeWarning, stacklevel=4)
+            else:
+                return
+        work()
 
     @property
     def _sorts_itself(self) -> bool:

@@ -204,6 +204,26 @@ def test_a_step_that_asks_the_device_is_not_captured_and_goes_on_with_a_warning(
         assert torch.equal(ours, theirs)
 
 
+def test_a_sort_that_cannot_be_captured_goes_on_with_a_warning(monkeypatch):
+    config = settings("dqn", "rank")
+    called, *expected = made(config, captured=False)
+    updates, agent, buffer, means = made(config, captured=True)
+    resort = Lent.resort
+
+    def without_memory(lent):
+        if Recorder.current is not None:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        resort(lent)
+
+    monkeypatch.setattr(Lent, "resort", without_memory)
+    with graphs_on_the_cpu(monkeypatch), pytest.warns(RuntimeWarning, match="out of memory"):
+        updates.make(30)
+    called.make(30)
+    assert "out of memory" in updates.not_captured
+    for ours, theirs in zip(state_of(agent, buffer, means), state_of(*expected), strict=True):
+        assert torch.equal(ours, theirs)
+
+
 def test_with_capture_on_a_step_that_cannot_be_captured_is_an_error(monkeypatch):
     updates, agent, *_ = made(settings("dqn", "uniform", capture="on"), captured=True)
     learn = agent.learn
