@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 # What CUDA's messages say where the device can be used afterwards.
 USABLE_AFTER = (
     "out of memory",
-    "alloc_failed",  # of cuBLAS and cuDNN
     "too many resources requested for launch",
     "out of resource",
     "invalid argument",
@@ -30,6 +29,9 @@ USABLE_AFTER = (
     "kernel image is invalid",
     "named symbol not found",
     "ptx",
+    "status_alloc_failed",  # of cuBLAS and cuDNN
+    "status_not_initialized",  # for want of memory too
+    "unable to find an engine",  # of cuDNN, all of which want memory
     "captur",  # all that is told of a capture: what was taken down has not been done
 )
 TOLD_BY_CUDA = (
@@ -38,7 +40,8 @@ TOLD_BY_CUDA = (
     "CUDA driver error",
     "CUBLAS",
     "cuBLAS",
-    "cuDNN error",
+    "cuDNN",
+    "unable to find an engine",
 )
 LAUNCH_NOTE = "relive: this kernel was not started: "
 LONGEST = 200  # characters of an error that are shown
@@ -82,7 +85,7 @@ def spares_the_device(error: BaseException) -> bool:
 def loses_the_device(error: BaseException) -> bool:
     """Whether an error is of CUDA, and not one of those after which a GPU can be read."""
     return any(
-        _is_of_cuda(one) and not any(words in str(one).lower() for words in USABLE_AFTER)
+        _is_of_cuda(one) and not any(words in _told(one).lower() for words in USABLE_AFTER)
         for one in _chain(error)
         if not isinstance(one, torch.OutOfMemoryError)
     )
@@ -109,6 +112,12 @@ def _is_of_cuda(error: BaseException) -> bool:
     is_torchs = isinstance(error, torch.AcceleratorError)
     said = isinstance(error, RuntimeError) and any(words in str(error) for words in TOLD_BY_CUDA)
     return is_torchs or said
+
+
+def _told(error: BaseException) -> str:
+    """The line in which CUDA tells it; others are of help, and with frames of torch's code."""
+    lines = str(error).splitlines() or [""]
+    return next((line for line in lines if any(words in line for words in TOLD_BY_CUDA)), lines[0])
 
 
 def _is_of_a_launch(error: BaseException) -> bool:
