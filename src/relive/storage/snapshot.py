@@ -7,6 +7,7 @@ disk or, where the ring is faster, just before a row is overwritten.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import torch
 from relive.ops import words as w
 from relive.ops.window.reference import num_demonstrations, ring_range, slots_of
 from relive.storage.files import bytes_of
+from relive.storage.memory import free_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from relive.ops.state import State
 
 PIECE = 1 << 20  # bytes copied at a time, while other calls wait
+SHARE = 0.5  # of what is free on a GPU, for rows that wait there; others need memory meanwhile
 
 
 class Snapshot:
@@ -61,6 +64,9 @@ class Snapshot:
         self.arrays["demonstrations"] = [state.rows[: num_demonstrations(state)].cpu()]
         self._next = self.start
         self._taken: deque[Tensor] = deque()
+        self._most = math.inf  # pieces that wait where rows are
+        if moving and state.rows.is_cuda and (free := free_memory(state.rows.device)) is not None:
+            self._most = SHARE * free // max(PIECE, state.rows.shape[1])
 
     def rows(self) -> Iterator[memoryview]:
         """Rows `start` ... `stop`, once, in pieces."""
@@ -71,7 +77,8 @@ class Snapshot:
         """Rows up to id `next_id` are about to be written; the lock is held.
 
         What they overwrite is copied, on the device where it is: the host does not wait for it.
-        Where a GPU has no room for that, it goes to host memory, and the host waits.
+        Where a GPU has no room for that, and half of what was free when the save began is room, it
+        goes to host memory, and the host waits.
 
         Args:
             next_id: None if it is not known.
@@ -94,8 +101,9 @@ class Snapshot:
         if self.moving:
             count = min(count, max(1, PIECE // self._rows.shape[1]))
         piece = self._rows[first : first + count]
+        place = piece.device if len(self._taken) < self._most else "cpu"
         try:
-            copied = piece.to(piece.device, copy=self.moving)
+            copied = piece.to(place, copy=self.moving)
         except torch.OutOfMemoryError:
             copied = piece.to("cpu", copy=True)
         self._next += count  # not before: a piece that could not be copied is still to be taken

@@ -17,6 +17,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from relive import Linear, Proportional, RankBased, UnsupportedError
 from relive.ops import words as w
 from relive.ops.state import CHANGING
+from relive.storage import snapshot
 from tests.equivalence.states import same_bits
 from tests.triton.arguments import Steps
 from tests.triton.cases import PINNED
@@ -295,6 +296,27 @@ def test_a_device_without_room_for_rows_that_a_save_still_needs_gives_them_to_th
             given.buffer.extend(**given.times_there)
     done.result()
     saved = type(given.buffer).load(tmp_path / "saved", device="cuda")
+    assert same_bits(device.inner(saved._state.rows)[:7], expected[:7])
+
+
+def test_a_save_leaves_half_of_a_device_to_others(device, tmp_path, monkeypatch):
+    given = Given("uniform", capacity=8)
+    buffer = given.buffer
+    given.fill()
+    with device.capture():
+        buffer.extend(**given.times_there)
+    row_bytes = buffer.memory().row_bytes
+    monkeypatch.setattr(snapshot, "PIECE", row_bytes)
+    with buffer._lock:  # the thread that writes has to wait
+        expected = buffer.state_dict()["tensors"]["rows"].cpu()
+        device.free = 2 * 3 * row_bytes
+        done = buffer.save(tmp_path / "saved", background=True)
+        kept, _ = buffer._saver._running
+        assert [piece.is_cuda for piece in kept._taken] == [True] * 3 + [False] * 4
+        device.free = 70 << 30
+        buffer.extend(**given.times_there)
+    done.result()
+    saved = type(buffer).load(tmp_path / "saved", device="cuda")
     assert same_bits(device.inner(saved._state.rows)[:7], expected[:7])
 
 
