@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.triton.pretended.device import Device
+
+
+OWN_POOLS = count(1)  # never the number of a pool that was
 
 
 class CUDAGraph:
@@ -50,7 +54,7 @@ class CUDAGraph:
         self.thread, self.mode = get_ident(), capture_error_mode
         if stream is self.owner.streams[0]:
             raise not_in_capture()
-        self._pool = pool or (id(self), 0)
+        self._pool = pool or (next(OWN_POOLS), 0)
         self.owner.begin_allocations(self._pool)
         stream.graph, self.is_capturing = self, True
 
