@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from benchmarks.gpu.clock import microseconds, synchronize
+from benchmarks.gpu.flow import busy
 from benchmarks.gpu.workload import TINY, Scale
 from relive.agents.kinds import CONFIGS
 from relive.envs import make_torch_env
@@ -36,6 +36,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 EVALUATED = 20  # greedy episodes
 TARGET_MOVES = 8  # calls with a burst of updates from one move of a target network to the next
+BEHIND = (8, 64, 512)  # pieces of work that keep the device behind, more if it comes to an end
 CAPTURED_AFTER = 3  # times that work of a kind is done until it is a graph
 
 
@@ -128,39 +129,40 @@ def epoch(step: Callable[[], None], device: torch.device, steps: int) -> float:
 
 
 def gap(step: Callable[[], None], device: torch.device, scale: Scale) -> float:
-    """Time between the end of a step on the device and the start of the next, of that of a step."""
+    """Time for which the device waits between two steps, of that of a step.
+
+    A step follows the one before as fast as its host can launch it; what it takes alone is measured
+    where the device is behind, and has the next step before it needs it.
+    """
     for _ in range(scale.warm_up):
         step()
-    count = max(2, scale.calls)
-    if device.type != "cuda":
-        return _gap_of(step, count, time.perf_counter, lambda a, b: b - a)
+    from_step_to_step = microseconds(step, device, scale)["median"]
+    return from_step_to_step / alone(step, device, scale) - 1.0
+
+
+def alone(step: Callable[[], None], device: torch.device, scale: Scale) -> float:
+    """Microseconds from the beginning of a step on the device to its end."""
+    on_gpu = device.type == "cuda"
 
     def mark() -> Any:
+        if not on_gpu:
+            return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 
-    def between(first: Any, last: Any) -> float:
+    for times in BEHIND:
         synchronize(device)
-        return float(first.elapsed_time(last))
-
-    return _gap_of(step, count, mark, between)
-
-
-def _gap_of(
-    step: Callable[[], None],
-    count: int,
-    mark: Callable[[], Any],
-    between: Callable[[Any, Any], float],
-) -> float:
-    marks = []
-    for _ in range(count):
-        began = mark()
-        step()
-        marks.append((began, mark()))
-    steps = [between(*pair) for pair in marks]
-    gaps = [between(last, first) for (_, last), (first, _) in pairwise(marks)]
-    return median(gaps) / median(steps)
+        for _ in range(times):
+            busy(device, scale)
+        behind = mark()
+        marks = [(mark(), step(), mark()) for _ in range(scale.calls)]
+        if not on_gpu or not behind.query():  # else the device had come to the end of it
+            break
+    synchronize(device)
+    if on_gpu:
+        return 1e3 * median(first.elapsed_time(last) for first, _, last in marks)
+    return 1e6 * median(last - first for first, _, last in marks)
 
 
 def many_environments(device: torch.device, scale: Scale) -> dict[str, Any]:

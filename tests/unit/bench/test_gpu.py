@@ -1,6 +1,7 @@
 """The benchmark for GPUs, as far as it goes without one: its sums, and its sections on the CPU."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 import torch
 
 from benchmarks.gpu import __main__ as program
-from benchmarks.gpu import budget
+from benchmarks.gpu import budget, training
+from benchmarks.gpu import clock as timing
 from benchmarks.gpu.__main__ import main
 from benchmarks.gpu.distribution import chi_square, kolmogorov_smirnov, spread
 from benchmarks.gpu.goals import judged
@@ -80,6 +82,54 @@ def test_a_section_that_would_begin_too_late_is_left_out(tmp_path):
         "ok": False,
         "left_out": "there was no time left",
     }
+
+
+class Clock:
+    """Of a host that launches a step in some time, and a device that does it in another."""
+
+    def __init__(self, host, work):
+        self.now = self.ready = 0.0  # of the host; when the device has done what it was given
+        self.host, self.work = host, work
+
+    def step(self):
+        self.now += self.host
+        self.give(self.work)
+
+    def give(self, work):
+        self.ready = max(self.now, self.ready) + work
+
+    def wait(self, _):
+        self.now = max(self.now, self.ready)
+
+    def event(self, enable_timing):
+        assert enable_timing
+        return Moment(self)
+
+
+class Moment:
+    def __init__(self, clock):
+        self.clock = clock
+
+    def record(self):
+        self.at = max(self.clock.now, self.clock.ready)
+
+    def query(self):
+        return self.clock.now >= self.at
+
+    def elapsed_time(self, end):
+        return (end.at - self.at) / 1e3
+
+
+@pytest.mark.parametrize(("host", "gap"), [(30, 0.0), (100, 0.0), (130, 0.3)])
+def test_a_gap_is_what_the_device_waits_for_its_host(host, gap, monkeypatch):
+    clock = Clock(host, work=100)
+    monkeypatch.setattr(torch.cuda, "Event", clock.event)
+    for module in (timing, training):
+        monkeypatch.setattr(module, "synchronize", clock.wait)
+    monkeypatch.setattr(training, "busy", lambda *_: clock.give(1000))
+    scale = replace(TINY, calls=1000)
+    found = training.gap(clock.step, torch.device("cuda"), scale)
+    assert found == pytest.approx(gap, abs=0.01)
 
 
 def test_a_result_is_told_in_a_line():
