@@ -3,8 +3,8 @@
     PYTHONPATH=src python -m benchmarks.gpu            (or make bench-gpu)
 
 Needs torch, NumPy, Numba and Triton. A section that fails is written down with its error, and the
-others go on; if it hangs, or the device is lost with it, in a new process. The exit status is 0 if
-all went well, 1 if not, and 2 without a CUDA device.
+others go on; if it hangs, or the device or the process is lost with it, in a new process. The exit
+status is 0 if all went well, 1 if not, and 2 without a CUDA device.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import os
+import subprocess
 import sys
 from contextlib import contextmanager
 from functools import partial
@@ -47,6 +48,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--go-on", action="store_true", help="with the sections not yet in the file"
     )
+    parser.add_argument("--unwatched", action="store_true", help="in this process, not one beside")
     options = parser.parse_args(arguments)
     if not torch.cuda.is_available():
         print("there is no CUDA device here, so there is nothing to measure")
@@ -122,5 +124,23 @@ def again(arguments: list[str]) -> None:
     os.execv(sys.executable, [sys.executable, "-m", "benchmarks.gpu", "--go-on", *rest])
 
 
+def watched(arguments: list[str]) -> int:
+    """`main` in a process of its own, and where a signal ends that, the rest in the next one."""
+    status = main_elsewhere(arguments)
+    for _ in SECTIONS:
+        if status >= 0:
+            break
+        print(f"ended by signal {-status}; going on in a new process", flush=True)
+        status = main_elsewhere(["--go-on", *arguments])
+    return abs(status)
+
+
+def main_elsewhere(arguments: list[str]) -> int:
+    """Its exit status; negative if a signal has ended it."""
+    command = [sys.executable, "-m", "benchmarks.gpu", "--unwatched", *arguments]
+    return subprocess.run(command, check=False).returncode
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    given = sys.argv[1:]
+    sys.exit(main(given) if "--unwatched" in given else watched(given))

@@ -38,6 +38,8 @@ class Report:
     def go_on(self) -> None:
         """Take over what another process has written there: its sections and when it began."""
         self.results = json.loads(self.path.read_text(encoding="utf-8"))
+        if (name := self.results.pop("under_way", None)) is not None:
+            self.sections.setdefault(name, {"ok": False, "error": "it ended its process"})
 
     @property
     def seconds(self) -> float:
@@ -68,6 +70,8 @@ class Report:
         if self.seconds > self.deadline:
             result: dict[str, Any] = {"ok": False, "left_out": "there was no time left"}
         else:
+            self.results["under_way"] = name
+            self.write()
             try:
                 with _at_most(limit):
                     result = {"ok": True, **section()}
@@ -78,17 +82,20 @@ class Report:
                     "traceback": traceback.format_exc(),
                 }
             result["seconds"] = round(time.time() - began, 2)
+            del self.results["under_way"]
         self.sections[name] = result
         self.write()
         print(f"{'ok' if result['ok'] else 'FAILED':<8}{name}: {brief(result)}", flush=True)
         return bool(result["ok"])
 
     def write(self) -> None:
-        """The file, with the goals as they stand."""
+        """The file, with the goals as they stand; it is never half written."""
         self.results["goals"] = judged(self.sections)
         self.results["seconds"] = round(self.seconds, 1)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(json.dumps(self.results, indent=1) + "\n", encoding="utf-8")
+        half = self.path.with_suffix(".half")
+        half.write_text(json.dumps(self.results, indent=1) + "\n", encoding="utf-8")
+        half.replace(self.path)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -73,6 +74,44 @@ def test_a_device_that_is_lost_is_used_again_in_a_new_process(monkeypatch):
     program.again(["--tiny", "--go-on"])
     ((path, words),) = started
     assert words == [path, "-m", "benchmarks.gpu", "--go-on", "--tiny"]
+
+
+def test_a_section_that_ends_its_process_is_written_down_and_the_rest_goes_on(tmp_path):
+    report, seen = Report(tmp_path / "gpu.json", deadline=100, head={}), []
+
+    def ends():
+        other = Report(tmp_path / "gpu.json", deadline=100, head={})
+        other.go_on()  # as the next process does, if nothing comes behind this
+        seen.append(other)
+        return {}
+
+    report.run("first", lambda: {"us": 3.0})
+    report.run("last words", ends)
+    (other,) = seen
+    assert other.sections["first"]["ok"]
+    assert other.sections["last words"] == {"ok": False, "error": "it ended its process"}
+    assert "under_way" not in other.results | report.results
+    report.results["under_way"] = "first"  # it hung, and was written down before
+    report.write()
+    other.go_on()
+    assert other.sections == report.sections
+
+
+@pytest.mark.parametrize(("statuses", "status"), [([0], 0), ([-11, -6, 1], 1), ([-9] * 99, 9)])
+def test_whatever_ends_a_process_the_rest_goes_on_in_the_next(statuses, status, monkeypatch):
+    commands = []
+
+    def run(command, check):
+        assert not check
+        commands.append(command)
+        return SimpleNamespace(returncode=statuses[len(commands) - 1])
+
+    monkeypatch.setattr(program.subprocess, "run", run)
+    assert program.watched(["--tiny"]) == status
+    assert len(commands) == min(len(statuses), len(SECTIONS) + 1)
+    first, *others = (command[3:] for command in commands)
+    assert first == ["--unwatched", "--tiny"]
+    assert all(words == ["--unwatched", "--go-on", "--tiny"] for words in others)
 
 
 def test_a_section_that_would_begin_too_late_is_left_out(tmp_path):
