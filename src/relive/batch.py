@@ -148,12 +148,17 @@ class Batch:
 
         Raises:
             UnsupportedError: no device that this machine has.
+            OutOfMemoryError, AcceleratorError: as torch says, of one that is there.
         """
         try:
-            if numbered(device) == self._arena.device:
+            target = numbered(device)
+            if target == self._arena.device:
                 return self
-            arena = self._arena.to(device, non_blocking=non_blocking)
+            arena = self._arena.to(target, non_blocking=non_blocking)
         except (TypeError, ValueError, RuntimeError, AssertionError) as error:
+            fails = isinstance(error, torch.OutOfMemoryError | torch.AcceleratorError)
+            if fails and "invalid device ordinal" not in str(error):
+                raise
             raise UnsupportedError(
                 f"device is one that torch has; given {shown(device)}"
             ) from error

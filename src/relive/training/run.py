@@ -267,7 +267,7 @@ def _whatever_fails(
             stack.callback(sink.close)
         try:
             return _to_the_end(trainer, parts, metrics, sinks)
-        except RuntimeError as error:
+        except Exception as error:  # Triton's are no RuntimeError, nor is a batch without memory
             if not failures.can_go_on(trainer.config, parts, error):
                 raise
             failures.keep(error, trainer, parts)

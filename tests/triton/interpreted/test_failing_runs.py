@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from rich.console import Console as Terminal
 from relive.agents import DQN
 from relive.errors import DeviceLostError, UnsupportedError
 from relive.report.page import write_report
+from relive.sampling.prefetch import Prefetch
 from relive.training import resume, run
 from relive.training.console import Console
 from relive.training.failures import without_gpu
@@ -21,13 +22,15 @@ from relive.training.records import DeviceFailed
 from relive.training.run import run_settings
 from tests.triton.pretended import Device, pretended
 from tests.triton.pretended.derivatives import stand_in_for_derivatives
-from tests.triton.pretended.failures import dead, dead_device, failing_launch
+from tests.triton.pretended.failures import dead, dead_device, failing_launch, no_more_memory
 from tests.unit.training.test_resume import Interrupt, assert_same_run, told
 from tests.unit.training.test_run import Listener
 from tests.unit.training.tiny import tiny
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from relive import Batch
 
 SETTINGS = {"total_steps": 72, "learning_starts": 30, "eval_episodes": 0, "save_every": 40}
 
@@ -139,6 +142,30 @@ def test_a_gpu_that_dies_sends_the_run_back_to_its_last_save(
     assert sum(isinstance(record, DeviceFailed) for record in listener.records) == 1
     without_failures(out)
     assert_same_run(whole, out)
+
+
+@pytest.mark.parametrize("buffer", ["same", "cpu"])
+def test_a_gpu_without_memory_for_batches_sends_the_run_back_to_its_last_save(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, buffer: str
+) -> None:
+    stand_in_for_derivatives(monkeypatch)
+    settings = {**SETTINGS, "device": "cuda", "capture": "off"}
+    draw, drawn = Prefetch._sample, []
+
+    def draw_without_memory(batches: Prefetch) -> Batch:
+        drawn.append(batches._device.type)
+        with no_more_memory() if len(drawn) >= 12 else nullcontext():
+            return draw(batches)
+
+    monkeypatch.setattr(Prefetch, "_sample", draw_without_memory)
+    leaves = pytest.warns(RuntimeWarning, match="is on the CPU from now on")
+    with leaves if buffer == "same" else nullcontext():
+        result = run(tiny({"device": buffer}, out=tmp_path / "out", **settings))
+    assert (drawn.index("cpu"), drawn[-1]) == (12, "cpu")
+    assert not result.ended.interrupted
+    failed = failures(tmp_path / "out")[-1]
+    assert (failed["part"], failed["step"]) == ("run", 40)
+    assert "out of memory" in failed["reason"]
 
 
 def test_a_run_that_was_sent_back_can_be_stopped_and_resumed(

@@ -34,6 +34,7 @@ from tests.triton.pretended.failures import (
     failing_launch,
     failing_memory,
     no_kernel,
+    no_more_memory,
 )
 from tests.triton.sameness import assert_same_batch_there, assert_same_buffer_there
 
@@ -223,6 +224,17 @@ def test_a_device_that_dies_takes_the_buffer_with_it_and_says_so(device: Device,
         pytest.raises(DeviceLostError, match=r"illegal memory .* device='cpu'"),
     ):
         call(gpu)
+
+
+def test_a_batch_that_its_device_has_no_memory_for_says_so(device: Device) -> None:
+    cpu, _ = pair(SPEC)
+    cpu.add(**steps(np.random.default_rng(0), 2))
+    cpu.end_episode()
+    batch = cpu.sample(3)
+    with no_more_memory(), pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
+        batch.to("cuda")
+    with dead_device(), pytest.raises(torch.AcceleratorError, match="illegal memory"):
+        batch.to("cuda")
 
 
 def test_an_error_that_was_made_before_is_found_while_moving(

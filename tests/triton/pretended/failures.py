@@ -74,6 +74,21 @@ def failing_memory(at: int = 1) -> Iterator[Countdown]:
 
 
 @contextmanager
+def no_more_memory() -> Iterator[None]:
+    """Whatever is asked of the device's memory is not to be had."""
+    run = Device.run
+
+    def run_there(self: Device, operation: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        call = Call(operation, args, kwargs)
+        if call.gives_ours and not operation.is_view and not call.written:
+            raise no_memory()
+        return run(self, operation, args, kwargs)
+
+    with patch.object(Device, "run", run_there):
+        yield
+
+
+@contextmanager
 def failing_launch(at: int = 1, error: Callable[[], Exception] = no_start) -> Iterator[Countdown]:
     """The `at`-th kernel does not start."""
     countdown, launch = Countdown(at, error), Device.launch
