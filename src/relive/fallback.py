@@ -121,6 +121,7 @@ class Fallback:
     ) -> None:
         """Move the buffer, as it was before the call; raises the error if that is no way out."""
         if loses_the_device(error):
+            buffer._home.keep()
             raise lost(self._device, error) from error
         if not spares_the_device(error):
             raise error
@@ -134,6 +135,7 @@ class Fallback:
             raise lost(self._device, error, f"it was damaged: {wrong}") from error
         except RuntimeError as worse:
             if loses_the_device(worse):
+                buffer._home.keep()
                 raise lost(self._device, worse) from worse
             raise
         tell(failure)

@@ -14,7 +14,13 @@ from relive.batch import Batch, BatchLayout
 from relive.devices import known_device
 from relive.errors import ConfigError, InputError, NotReadyError
 from relive.fallback import Fallback, lost, tell
-from relive.gpu.failures import DeviceFailure, loses_the_device, reason, spares_the_device
+from relive.gpu.failures import (
+    DeviceFailure,
+    keep,
+    loses_the_device,
+    reason,
+    spares_the_device,
+)
 from relive.gpu.readback import Readback
 from relive.ops import words as w
 from relive.ops.dispatch import operations
@@ -122,6 +128,10 @@ class Home:
     def memory(self) -> list[Tensor]:
         """All tensors that it keeps on its GPU."""
         return [*self.state.memory(), *self.intake.memory()]
+
+    def keep(self) -> None:
+        """Its GPU is lost: what torch could not let go of then stays; rows on the host do not."""
+        keep(self.memory(), self.intake.pinned, self.numbers)
 
     # Batches
 

@@ -8,7 +8,8 @@ what is on the device can't be read any more.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import ctypes
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -94,6 +95,15 @@ def loses_the_device(error: BaseException) -> bool:
 def is_of_gpu(error: BaseException) -> bool:
     """Whether an error is one of either kind, or says that what was on a GPU is lost."""
     return isinstance(error, DeviceLostError) or loses_the_device(error) or spares_the_device(error)
+
+
+def keep(*what: Any) -> None:
+    """Never let go of what a lost GPU may have used, not even at the end of the process.
+
+    Where memory is let go of that several streams or a copy have used, torch records an event, and
+    an error of CUDA there ends the process at once.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(what))
 
 
 def reason(error: BaseException) -> str:

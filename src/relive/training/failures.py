@@ -7,7 +7,7 @@ kept as it is until the process ends, and nobody touches it.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from relive.errors import UnsupportedError
 from relive.gpu.failures import is_of_gpu, loses_the_device
@@ -15,8 +15,6 @@ from relive.gpu.failures import is_of_gpu, loses_the_device
 if TYPE_CHECKING:
     from relive.training.config import TrainConfig
     from relive.training.parts import Parts
-
-_out_of_reach: list[Any] = []
 
 
 def can_go_on(config: TrainConfig, parts: Parts, error: BaseException) -> bool:
@@ -27,11 +25,6 @@ def can_go_on(config: TrainConfig, parts: Parts, error: BaseException) -> bool:
     on_gpu = "cuda" in (parts.agent.device.type, parts.buffer.device.type)
     is_refused = isinstance(error, UnsupportedError) and not loses_the_device(error)
     return on_gpu and is_of_gpu(error) and not is_refused and config.replay.on_failure == "cpu"
-
-
-def keep(*what: Any) -> None:
-    """Never let go of what may lie on a GPU that has failed: to free it would call CUDA."""
-    _out_of_reach.append(what)
 
 
 def without_gpu(config: TrainConfig) -> TrainConfig:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from relive.agents.policy import BEST, POLICY, require_safetensors, save_policy
 from relive.errors import ConfigError, InputError
-from relive.gpu.failures import loses_the_device, reason
+from relive.gpu.failures import keep, loses_the_device, reason
 from relive.runs import CHECKPOINT, is_saved, resume_command
 from relive.storage.files import folder_at, write_whole
 from relive.storage.writer_lock import Lock, is_held
@@ -270,7 +270,7 @@ def _whatever_fails(
         except Exception as error:  # Triton's are no RuntimeError, nor is a batch without memory
             if not failures.can_go_on(trainer.config, parts, error):
                 raise
-            failures.keep(error, trainer, parts)
+            keep(error, trainer, parts)
             why = reason(error)
         trainer, parts, metrics, failed = _on_the_cpu(trainer, why)
         return _to_the_end(trainer, parts, metrics, sinks, failed)

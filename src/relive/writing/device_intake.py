@@ -155,6 +155,11 @@ class DeviceIntake(Intake):
         """Whether `batch_size` rows are held for sure; their priorities are not known."""
         return self.rows >= batch_size
 
+    @property
+    def pinned(self) -> Slots:
+        """As `Intake.pinned`."""
+        return self._slots
+
     def memory(self) -> list[Tensor]:
         """As `Intake.memory`."""
         return [self._sent]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from relive.fields import RowLayout
+    from relive.gpu.pinned import Slots
     from relive.ops.dispatch import Operations
     from relive.ops.state import State
     from relive.writing.stream import Piece
@@ -122,6 +123,11 @@ class Intake:
     def ready(self, batch_size: int) -> bool:
         """Whether `batch_size` rows are held and something can be drawn."""
         return self.rows >= batch_size and bool(self._ops.can_draw(self._state))
+
+    @property
+    def pinned(self) -> Slots | None:
+        """Where steps are on their way to a GPU; None on the CPU."""
+        return None
 
     def memory(self) -> list[Tensor]:
         """What it keeps on a GPU, besides the state."""

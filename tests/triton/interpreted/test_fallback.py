@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import pickle
 import warnings
+import weakref
 from contextlib import nullcontext
 from typing import Any
 
@@ -224,6 +226,20 @@ def test_a_device_that_dies_takes_the_buffer_with_it_and_says_so(device: Device,
         pytest.raises(DeviceLostError, match=r"illegal memory .* device='cpu'"),
     ):
         call(gpu)
+
+
+def test_what_torch_cannot_let_go_of_is_kept_when_the_device_has_died(device: Device) -> None:
+    _, gpu = pair(SPEC)
+    gpu.add(**steps(np.random.default_rng(0), 2))
+    gpu.stats()
+    pinned = [weakref.ref(gpu._home.intake.pinned), weakref.ref(gpu._home.numbers)]
+    tensors = [weakref.ref(tensor) for tensor in gpu._home.memory()]
+    with dead_device():
+        with pytest.raises(DeviceLostError):
+            gpu.sample(3)
+        del gpu
+        gc.collect()
+    assert all(one() is not None for one in pinned + tensors)
 
 
 def test_a_batch_that_its_device_has_no_memory_for_says_so(device: Device) -> None:

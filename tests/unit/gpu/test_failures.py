@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -97,3 +100,23 @@ def test_what_an_error_was_raised_from_counts() -> None:
         error = RuntimeError("the step failed")
         error.__cause__ = cause
         assert (spares_the_device(error), loses_the_device(error)) == (not is_lost, is_lost)
+
+
+AT_THE_END = """
+from relive.gpu.failures import keep
+
+class OnGpu:
+    def __del__(self):
+        print("was let go of")
+
+held = OnGpu()
+"""
+
+
+@pytest.mark.parametrize(("how", "said"), [("", "was let go of\n"), ("keep(held)", "")])
+def test_what_is_kept_is_not_let_go_of_at_the_end_of_the_process_either(
+    how: str, said: str
+) -> None:
+    command = [sys.executable, "-c", AT_THE_END + how]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == said
