@@ -40,7 +40,8 @@ def save_policy(agent: Agent, path: Path | str) -> None:
         "agent": json.dumps(dataclasses.asdict(agent.config)),
     }
     # parameters are views of one vector, which the format does not allow
-    weights = {name: value.clone() for name, value in agent.policy.state_dict().items()}
+    state = agent.policy.state_dict().items()
+    weights = {name: value.to("cpu", copy=True) for name, value in state}
     unfinished = path.with_suffix(".part")
     # into a file of ours: the one that safetensors makes is its owner's alone, whatever the umask
     unfinished.write_bytes(_in_order(require_safetensors().torch.save(weights, metadata)))

@@ -11,7 +11,9 @@ import pytest
 import torch
 from rich.console import Console as Terminal
 
+from relive import Field
 from relive.agents import DQN
+from relive.agents.policy import save_policy
 from relive.errors import DeviceLostError, UnsupportedError
 from relive.report.page import write_report
 from relive.sampling.prefetch import Prefetch
@@ -166,6 +168,14 @@ def test_a_gpu_without_memory_for_batches_sends_the_run_back_to_its_last_save(
     failed = failures(tmp_path / "out")[-1]
     assert (failed["part"], failed["step"]) == ("run", 40)
     assert "out of memory" in failed["reason"]
+
+
+def test_a_policy_is_saved_where_its_gpu_has_no_memory_left(device: Device, tmp_path: Path) -> None:
+    agents = [DQN(Field((2,)), 3, device=place, seed=1) for place in ("cuda", "cpu")]
+    with no_more_memory():
+        for agent in agents:
+            save_policy(agent, tmp_path / agent.device.type)
+    assert (tmp_path / "cuda").read_bytes() == (tmp_path / "cpu").read_bytes()
 
 
 def test_a_run_that_was_sent_back_can_be_stopped_and_resumed(
