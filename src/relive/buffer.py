@@ -1197,7 +1197,7 @@ class ReplayBuffer:
     def _lanes(self, env: int | None) -> range:
         if env is None:
             return range(self._num_envs)
-        env = env if type(env) is int else plain(env)
+        env = plain(env)
         if not is_whole(env, 0, self._num_envs):
             raise InputError(
                 f"env is one of 0...{self._num_envs - 1}, or None for all; given {shown(env)}"

@@ -35,7 +35,7 @@ def plain(value: Any) -> Any:
     >>> plain(np.int64(3)), plain(np.bool_(True)), plain("3")
     (3, True, '3')
     """
-    if isinstance(value, np.timedelta64):  # to NumPy it is an integer
+    if not isinstance(value, np.generic) or isinstance(value, np.timedelta64):  # to it an integer
         return value
     for kind, python in ((np.integer, int), (np.floating, float), (np.bool_, bool)):
         if isinstance(value, kind):

@@ -95,7 +95,7 @@ def test_the_first_and_last_unit_of_mass_of_every_row_are_its_own(
     ends = np.cumsum(np.array(masses))[alive]
     starts = ends - np.array(masses)[alive]
     for some in (slice(None, None, every) for every in (1, 3, 10, 40, 300, 1500)):
-        # few of them go down more levels of the tree one by one, many fewer
+        # the fewer there are, the higher is the level along which they are found in one walk
         np.testing.assert_array_equal(
             compiled.slots(state.header, ends[some] - 1, ascending), alive[some]
         )

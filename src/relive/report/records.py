@@ -11,6 +11,7 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from relive.declared import is_whole
 from relive.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,9 +31,9 @@ class Kind(NamedTuple):
     fits: Callable[[Any], bool]
 
 
-def is_whole(value: Any) -> bool:
+def is_count(value: Any) -> bool:
     """Whether a value is a whole number from 0 on that fits 63 bits."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+    return is_whole(value, 0, 2**63)
 
 
 def is_number(value: Any) -> bool:
@@ -50,7 +51,7 @@ def are_edges(value: Any) -> bool:
     return all(0 < low < high for low, high in pairwise(value))
 
 
-WHOLE = Kind("a whole number from 0 on", is_whole)
+WHOLE = Kind("a whole number from 0 on", is_count)
 NUMBER = Kind("a number or null", is_number)
 FLAG = Kind("true or false", lambda value: isinstance(value, bool))
 TEXT = Kind("a string", lambda value: isinstance(value, str))
@@ -61,7 +62,7 @@ NUMBERS = Kind(
 )
 COUNTS = Kind(
     "a list of whole numbers, or null",
-    lambda value: value is None or (isinstance(value, list) and all(map(is_whole, value))),
+    lambda value: value is None or (isinstance(value, list) and all(map(is_count, value))),
 )
 EDGES = Kind("a list of ascending positive numbers, or null", are_edges)
 VERSIONS = Kind(
@@ -151,7 +152,7 @@ def parse_record(line: str) -> Record:
     record = parse(line)
     if not isinstance(record, dict) or not isinstance(record.get("record"), str):
         raise ValueError("no record")
-    if not is_whole(record.get("step")):
+    if not is_count(record.get("step")):
         raise ValueError("no step")
     return record
 

@@ -45,11 +45,8 @@ def check_columns(
     found = []
     for field, value in values.items():
         tree = layout.tree[field]
-        if isinstance(tree, str):  # no dict: the usual case, and sooner done
-            column = layout.columns[tree]
-            found.append((column, check(column, value, leading + column.field.shape)))
-            continue
-        for name, part in walk(tree, value, field):
+        parts = ((tree, value),) if isinstance(tree, str) else walk(tree, value, field)
+        for name, part in parts:
             column = layout.columns[name]
             found.append((column, check(column, part, leading + column.field.shape)))
     return found

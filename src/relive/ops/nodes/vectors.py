@@ -15,21 +15,10 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from relive.ops import words as w
+from relive.ops.vectors import INDEX, repeat, spread
 
-INDEX, INT64, FLOAT32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
+INT64, FLOAT32 = ir.IntType(64), ir.FloatType()
 CHILDREN, LEAVES = 1 << w.NODE_BITS, 1 << w.LEAF_BITS
-
-
-def _repeat(kind: Any, lanes: int, value: Any) -> Any:
-    """A vector constant."""
-    return ir.Constant(ir.VectorType(kind, lanes), [ir.Constant(kind, value)] * lanes)
-
-
-def _spread(builder: Any, value: Any, lanes: int) -> Any:
-    """A scalar in every lane."""
-    undefined = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
-    first = builder.insert_element(undefined, value, INDEX(0))
-    return builder.shuffle_vector(first, undefined, _repeat(INDEX, lanes, 0))
 
 
 def _load(builder: Any, address: Any, kind: Any, lanes: int) -> Any:
@@ -39,7 +28,7 @@ def _load(builder: Any, address: Any, kind: Any, lanes: int) -> Any:
 
 def _prefix_sums(builder: Any, values: Any, lanes: int) -> Any:
     """Inclusive: lane i holds the sum of lanes 0..i."""
-    zeros, shift = _repeat(INT64, lanes, 0), 1
+    zeros, shift = repeat(INT64, lanes, 0), 1
     while shift < lanes:  # lane i of the shuffle is lane i - shift, or a zero
         pick = [lanes if lane < shift else lane - shift for lane in range(lanes)]
         order = ir.Constant(ir.VectorType(INDEX, lanes), [INDEX(lane) for lane in pick])
@@ -51,7 +40,7 @@ def _prefix_sums(builder: Any, values: Any, lanes: int) -> Any:
 def _count_passed(builder: Any, prefix: Any, target: Any, lanes: int) -> Any:
     """How many prefix sums are not above the target; less than all of them."""
     bits = ir.IntType(lanes)
-    passed = builder.icmp_signed("<=", prefix, _spread(builder, target, lanes))
+    passed = builder.icmp_signed("<=", prefix, spread(builder, target, lanes))
     mask = builder.and_(builder.bitcast(passed, bits), ir.Constant(bits, (1 << (lanes - 1)) - 1))
     kind = ir.FunctionType(bits, [bits])
     count = cgutils.get_or_insert_function(builder.module, kind, f"llvm.ctpop.i{lanes}")
@@ -60,9 +49,9 @@ def _count_passed(builder: Any, prefix: Any, target: Any, lanes: int) -> Any:
 
 def _masses(builder: Any, leaves: Any, unit: Any, lanes: int) -> Any:
     """trunc(leaf * unit), at least 1 where a leaf is positive."""
-    scaled = builder.fmul(leaves, _spread(builder, unit, lanes))
+    scaled = builder.fmul(leaves, spread(builder, unit, lanes))
     mass = builder.fptosi(scaled, ir.VectorType(INT64, lanes))
-    positive = builder.fcmp_ordered(">", leaves, _repeat(FLOAT32, lanes, 0.0))
+    positive = builder.fcmp_ordered(">", leaves, repeat(FLOAT32, lanes, 0.0))
     least = builder.zext(positive, ir.VectorType(INT64, lanes))
     return builder.select(builder.icmp_signed(">", mass, least), mass, least)
 

@@ -12,6 +12,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from relive.ops.vectors import spread
+
 BLOCKS = 8
 ROUNDS = 10
 MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
@@ -28,14 +30,6 @@ def _constant(*numbers: int) -> Any:
     return ir.Constant(VECTOR, [INT64(number) for number in lanes])
 
 
-def _spread(builder: Any, value: Any) -> Any:
-    """A number in every lane."""
-    undefined = ir.Constant(VECTOR, ir.Undefined)
-    first = builder.insert_element(undefined, value, ir.IntType(32)(0))
-    lanes = ir.Constant(ir.VectorType(ir.IntType(32), BLOCKS), [0] * BLOCKS)
-    return builder.shuffle_vector(first, undefined, lanes)
-
-
 def _halves(builder: Any, value: Any) -> tuple[Any, Any]:
     """Low and high 32 bits of every lane."""
     return builder.and_(value, _constant(LOW)), builder.lshr(value, _constant(32))
@@ -43,9 +37,9 @@ def _halves(builder: Any, value: Any) -> tuple[Any, Any]:
 
 def _block(builder: Any, seed: Any, counter: Any, stream: Any) -> list[Any]:
     """The four words of the blocks of `counter`, `counter` + 1 ...; one vector each."""
-    keys = list(_halves(builder, _spread(builder, seed)))
-    counters = builder.add(_spread(builder, counter), _constant(*range(BLOCKS)))
-    words = [*_halves(builder, counters), _spread(builder, stream), _constant(0)]
+    keys = list(_halves(builder, spread(builder, seed, BLOCKS)))
+    counters = builder.add(spread(builder, counter, BLOCKS), _constant(*range(BLOCKS)))
+    words = [*_halves(builder, counters), spread(builder, stream, BLOCKS), _constant(0)]
     for _ in range(ROUNDS):
         low_0, high_0 = _halves(builder, builder.mul(words[0], _constant(MULTIPLIERS[0])))
         low_2, high_2 = _halves(builder, builder.mul(words[2], _constant(MULTIPLIERS[1])))

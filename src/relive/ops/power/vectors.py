@@ -13,6 +13,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from relive.ops.power.reference import ATANH, EXP2, SQRT_2, TWO_OVER_LN_2
+from relive.ops.vectors import spread
 
 LANES = 32  # several vectors side by side: each step of one polynomial waits for the last
 INT64, FLOAT64, FLOAT32 = ir.IntType(64), ir.DoubleType(), ir.FloatType()
@@ -39,12 +40,7 @@ class _Numbers:
 
     def spread(self, value: Any) -> Any:
         """A scalar in every lane."""
-        if self._lanes == 1:
-            return value
-        undefined = ir.Constant(self.floats, ir.Undefined)
-        first = self.builder.insert_element(undefined, value, ir.IntType(32)(0))
-        order = ir.Constant(ir.VectorType(ir.IntType(32), self._lanes), [0] * self._lanes)
-        return self.builder.shuffle_vector(first, undefined, order)
+        return value if self._lanes == 1 else spread(self.builder, value, self._lanes)
 
     def floor(self, values: Any) -> Any:
         """The largest whole numbers not above them."""
