@@ -31,7 +31,8 @@ def rectified(x: Tensor, weight: Tensor, bias: Tensor, out: Tensor | None = None
     """The ReLU of x W + b; not for autograd.
 
     On a CPU the bias is added on the way through the ReLU, not copied to every row before. That is
-    the same sum, unless so many features go in that a product adds up its terms in parts.
+    the same sum, unless so many features go in that a product adds up its terms in parts (on some
+    processors 256 are as many).
 
     Threads, three say, may part a layer within a row, where a few NaN are lost. What comes of a row
     that is NaN stays it, and what comes of a weight does for all rows but a few.

@@ -142,8 +142,8 @@ class Pass:
                 slope = self._through_norm(place, slope, grad and grad.norm, add=add)
             if grad is not None:
                 weight_grad, bias_grad = grad.linear
-                if add:
-                    weight_grad.add_(weight_slope(x, slope))
+                if add:  # laid out alike: the other way round a product may have other last bits
+                    weight_grad.add_(weight_slope(x, slope, torch.empty_like(weight_grad)))
                 else:
                     weight_slope(x, slope, weight_grad)
                 _sum_rows(slope, bias_grad, add=add)

@@ -15,6 +15,7 @@ from relive.nn import (
     FlatParameters,
     GaussianPolicy,
     PolicyBackprop,
+    products,
 )
 
 B, D = 5, 2
@@ -44,6 +45,15 @@ def pair(generator, *, members=3, hidden=(8, 6), obs=(4,), layer_norm=False):
     return sides
 
 
+@pytest.fixture
+def in_parts(monkeypatch):
+    """Layers so wide that some processors add up a product in parts: the bias goes in first there.
+
+    `test_a_bias_on_the_way_through_the_relu_is_the_same_sum` has what is left out.
+    """
+    return lambda hidden: 256 in hidden and monkeypatch.setattr(products, "WHOLE", 1 << 20)
+
+
 def rows(generator, obs=(4,), size=B):
     return torch.randn(size, *obs, generator=generator), torch.randn(size, D, generator=generator)
 
@@ -52,8 +62,9 @@ def rows(generator, obs=(4,), size=B):
 @pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_values_and_gradients_are_those_of_autograd_bit_for_bit(
-    generator, hidden, members, layer_norm
+    generator, hidden, members, layer_norm, in_parts
 ):
+    in_parts(hidden)
     sides = pair(generator, members=members, hidden=hidden, layer_norm=layer_norm)
     for size in (B, B, 2 * B, B):  # memory is made anew for other rows
         obs, action = rows(generator, size=size)
@@ -66,6 +77,20 @@ def test_values_and_gradients_are_those_of_autograd_bit_for_bit(
             found.append(parameters.grad.clone())
         assert found[0].any()
         assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("members", [(), (3,)])
+@pytest.mark.parametrize("width", [64, 256, 1024])
+def test_a_bias_on_the_way_through_the_relu_is_the_same_sum(generator, members, width):
+    x, weight, bias = (
+        torch.randn(*members, *shape, generator=generator)
+        for shape in ((B, width), (width, width), (1, width))
+    )
+    bias = bias if members else bias[0]
+    found = products.rectified(x, weight, bias)
+    assert torch.equal(found, (x @ weight + bias).relu())
+    exact = (x.double() @ weight.double() + bias.double()).relu()
+    assert (found - exact).norm() < 1e-6 * exact.norm()
 
 
 def test_gradients_of_wide_layers_are_as_near_to_float64_as_those_of_autograd(generator):
@@ -207,7 +232,8 @@ def test_what_is_more_than_linear_layers_goes_by_autograd(generator):
 
 @pytest.mark.parametrize("kind", [DeterministicPolicy, GaussianPolicy])
 @pytest.mark.parametrize("hidden", [(), (8,), (8, 6), (256, 256)])
-def test_a_policy_by_hand_is_that_of_autograd_bit_for_bit(generator, kind, hidden):
+def test_a_policy_by_hand_is_that_of_autograd_bit_for_bit(generator, kind, hidden, in_parts):
+    in_parts(hidden)
     policy = kind(Field((4,)), D, hidden, generator)
     found = []
     batches = [torch.randn(size, 4, generator=generator) for size in (B, B, 2 * B, B)]
