@@ -274,7 +274,7 @@ class ReplayBuffer:
             )
             if self._saver.active:
                 self._require_no_save("add")
-                self._saver.make_way(self._home.intake.next_id, self._num_envs * self._n_step)
+                self._saver.make_way(self._home.intake.next_id, self._num_envs)
             if tee is not None:
                 tee.take()
             try:
@@ -343,8 +343,7 @@ class ReplayBuffer:
             for piece in stream.pieces():
                 if self._saver.active:
                     self._require_no_save("extend")
-                    rows = (piece.steps + self._n_step) * self._num_envs
-                    self._saver.make_way(self._home.intake.next_id, rows)
+                    self._saver.make_way(self._home.intake.next_id, piece.steps)
                 if tee is not None and ready_made:
                     tee.skip(piece.steps)
                 elif tee is not None:
@@ -375,7 +374,7 @@ class ReplayBuffer:
         lanes = self._lanes(env)
         with self._lock:
             if self._saver.active:
-                self._saver.make_way(self._home.intake.next_id, self._num_envs * self._n_step)
+                self._saver.make_way(self._home.intake.next_id, 0)
             if self._tee is not None:
                 self._tee.end_episode(lanes)
             self._home.intake.end_episode(lanes)
@@ -919,12 +918,8 @@ class ReplayBuffer:
         if manifest["settings"] is None:
             raise InputError(f"{folder} holds a note, but no buffer was saved with it")
         settings = undescribe(manifest["settings"])
-        demonstrations = manifest["ring_start"]
-        if capacity is not None and capacity <= demonstrations:
-            raise ConfigError(
-                f"{demonstrations} rows are kept for demonstrations; capacity is more than that, "
-                f"given {capacity}"
-            )
+        if capacity is not None:
+            loading.require_room(manifest, capacity)
         if rows_on is None and device is not None and known_device(device).type == "cpu":
             rows_on = "device"
         where: dict[str, Any] = {
@@ -948,7 +943,7 @@ class ReplayBuffer:
                 raise
             # saved again while it was being read
             return cls.load(path, capacity=capacity, **where)
-        same_rows = manifest["row_bytes"] == buffer._home.layout.row_bytes
+        same_rows = manifest["row_bytes"] == buffer._home.row_layout.row_bytes
         if same_rows and buffer.capacity == settings["capacity"]:
             buffer._saver.note(folder, manifest)  # the next save adds to what is there
         return buffer

@@ -28,7 +28,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Field):
         store = value.store and str(value.store).removeprefix("torch.")
         dtype = str(value.dtype).removeprefix("torch.")
-        return {"kind": FIELD, "shape": list(value.shape), "dtype": dtype, "store": store}
+        plain = {"kind": FIELD, "shape": list(value.shape), "dtype": dtype, "store": store}
+        return plain if value.stack is None else {**plain, "stack": value.stack}
     if type(value).__name__ in KINDS:
         named = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"kind": type(value).__name__, **named}
@@ -82,7 +83,7 @@ def _value(plain: Any) -> Any:
         return {key: _value(part) for key, part in named["entries"]}
     if kind == FIELD:
         store = named["store"] and _dtype(named["store"])
-        return Field(tuple(named["shape"]), _dtype(named["dtype"]), store)
+        return Field(tuple(named["shape"]), _dtype(named["dtype"]), store, named.get("stack"))
     return KINDS[kind](**{name: _value(part) for name, part in named.items()})
 
 

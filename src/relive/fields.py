@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ CONVERSIONS = {
     torch.float16: FROM_FLOAT16,
     torch.bfloat16: FROM_BFLOAT16,
 }
+STACK_ALIGNMENT = 16  # bytes; frames are compared, many bytes at a time
 MOST_AXES = 30  # NumPy has 32; a batch and its lanes take two
 LAST_LINK = 2**31 - 1  # largest distance that a link holds
 WRAPPERS = {  # for a space that is no field
@@ -59,11 +60,14 @@ class Field:
             arrays of uint8 are taken as the k themselves. float16 and bfloat16 round. What the
             stored dtype cannot hold (outside [0, 1], beyond the largest float16) becomes the
             nearest it can, NaN becomes 0 in uint8; both are counted by `stats`.
+        stack: of an observation: how many frames its first axis has, oldest first. Each frame is
+            then kept once, however many stacks it is in.
     """
 
     shape: tuple[int, ...] = ()
     dtype: torch.dtype = torch.float32
     store: torch.dtype | None = None
+    stack: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.shape, tuple | list | torch.Size):
@@ -88,6 +92,13 @@ class Field:
                 f"other as it is; given dtype={self.dtype}, store={shown(self.store)}"
             )
         object.__setattr__(self, "shape", shape)
+        stack = plain(self.stack)
+        if stack is not None and not (is_whole(stack, 1) and shape and shape[0] % stack == 0):
+            raise ConfigError(
+                "a field's stack says how many frames its first axis has, a divisor of its size; "
+                f"given stack={shown(stack)}, shape={shown(shape)}"
+            )
+        object.__setattr__(self, "stack", stack)
 
     @property
     def nbytes(self) -> int:
@@ -175,7 +186,8 @@ class RowLayout:
 
     def _place(self, name: str, field: Field) -> str:
         dtype = field.stored_dtype
-        offset = -(-self._end // dtype.itemsize) * dtype.itemsize
+        alignment = dtype.itemsize if field.stack is None else STACK_ALIGNMENT
+        offset = -(-self._end // alignment) * alignment
         nbytes = math.prod(field.shape) * dtype.itemsize
         conversion = NO_CONVERSION if dtype == field.dtype else CONVERSIONS[dtype]
         self.columns[name] = Column(
@@ -198,20 +210,40 @@ class RowLayout:
         return {key: self._place_all(f"{name}{SEPARATOR}{key}", field[key]) for key in field}
 
 
-def fields_of(env: Any) -> dict[str, Any]:
+def fields_of(env: Any, *, stack: int | None = None) -> dict[str, Any]:
     """The fields of a Gymnasium environment, or of one environment of a vector environment.
 
     Floats are stored as float32 (whatever the space says), other observations in the dtype of their
     space; discrete actions as int64, continuous ones as float32. A dict space gives a dict of
     fields.
 
+    Args:
+        stack: how many frames an observation has along its first axis, those of
+            `gymnasium.wrappers.FrameStackObservation` say: each frame is then kept once.
+
     Raises:
-        ConfigError: no environment, or a space that is no field (Tuple, Text, Sequence, Graph).
+        ConfigError: no environment, or a space that is no field (Tuple, Text, Sequence, Graph); or
+            observations that are no such stacks.
     """
+    obs = _fields_of_space(_space(env, "observation"), "observation")
     return {
-        "obs": _fields_of_space(_space(env, "observation"), "observation"),
+        "obs": obs if stack is None else stacked(obs, stack),
         "action": _fields_of_space(_space(env, "action"), "action"),
     }
+
+
+def stacked(obs: Any, stack: int) -> Field:
+    """The field of an observation as one of `stack` frames.
+
+    Raises:
+        ConfigError: it is a dict of fields, or has no such number of frames.
+    """
+    if not isinstance(obs, Field):
+        raise ConfigError(
+            "stack= is for an observation that is one array; of a dict give the field of the "
+            "stack its own: Field(shape, dtype, stack=4)"
+        )
+    return replace(obs, stack=stack)
 
 
 def _space(env: Any, what: str) -> Any:

@@ -29,6 +29,7 @@ from relive.settings import in_host_memory
 from relive.storage import memory, statistics
 from relive.storage.evacuation import evacuate
 from relive.storage.lending import Lender
+from relive.storage.rings import ring_of_frames
 from relive.writing.device_intake import DeviceIntake
 from relive.writing.intake import Intake
 
@@ -47,7 +48,8 @@ class Home:
 
     Attributes:
         settings: Of the buffer.
-        layout: Of a row.
+        layout: Of a step as it is packed.
+        row_layout: Of a row; another one where frames are kept once.
         batch_layout: Of a batch.
         state: All memory of it.
         device: Where that is.
@@ -65,9 +67,9 @@ class Home:
 
     def __init__(self, settings: Settings, batch_layout: BatchLayout | None = None) -> None:
         self.settings = settings
-        self.layout = settings.row_layout()
+        self.layout, self.row_layout = settings.layouts()
         self.batch_layout = BatchLayout(self.layout) if batch_layout is None else batch_layout
-        self.state = settings.new_state(self.layout, self.batch_layout)
+        self.state = settings.new_state(self.layout, self.row_layout, self.batch_layout)
         self.device = self.state.words.device
         self.ops = operations(self.device, settings.kernels)
         on_gpu = self.device.type != "cpu"
@@ -114,12 +116,12 @@ class Home:
         home = Home(in_host_memory(self.settings), self.batch_layout)
         evacuate(tensors, home.state)
         home.intake.refresh()
-        rows = windows.num_rows(home.state)
+        rows, frames = windows.num_rows(home.state), ring_of_frames(home.state)
         home.failure = DeviceFailure(
             device=str(self.device),
             reason=why,
             rows=rows,
-            nbytes=rows * home.layout.row_bytes,
+            nbytes=rows * home.row_layout.row_bytes + frames.num_held * frames.memory.shape[1],
             prioritized=self.settings.sampler.prioritized,
         )
         home.batches_on = self.device

@@ -11,6 +11,7 @@ from relive.declared import take_plain
 from relive.devices import known_device
 from relive.errors import ConfigError, UnsupportedError, shown
 from relive.fields import Fields, RowLayout
+from relive.frames import FrameLayout
 from relive.ops import words as w
 from relive.sampling import Recent, Sampler, Uniform
 from relive.sampling.settings import check_choice, check_flag, check_schedule, write_schedule
@@ -98,23 +99,26 @@ class Settings:
         """By name, as the constructor of a buffer takes them."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def row_layout(self) -> RowLayout:
-        """Where each field lies in a row."""
-        return RowLayout(self.fields, memory.ROW_ALIGNMENT[known_device(self.device).type])
+    def layouts(self) -> tuple[RowLayout, RowLayout]:
+        """Where each field lies in a packed step, and in a row; see `memory.layouts`."""
+        return memory.layouts(self.fields, known_device(self.device).type)
 
-    def new_state(self, row: RowLayout, batch: BatchLayout) -> State:
+    def new_state(self, step: RowLayout, row: RowLayout, batch: BatchLayout) -> State:
         """The memory of an empty buffer.
 
         Raises:
             ConfigError: More than is free.
         """
+        frames = FrameLayout.of(step, row, self.capacity, self.num_envs, self.n_step)
         shapes = memory.tensor_shapes(
-            self.capacity, row, self.sampler, self.num_envs, self.n_step, self.track_reuse
+            self.capacity, row, self.sampler, self.num_envs, self.n_step, self.track_reuse, frames
         )
         state = memory.allocate(shapes, known_device(self.device), self.rows_on)
         ring.initialise(
             state, row, batch, gamma=float(self.gamma), autoreset=resets.MODES[self.resets]
         )
+        if frames is not None:
+            ring.initialise_frames(state, frames)
         self.sampler.configure(state)
         if self.window is not None:
             self.window.configure(state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -23,12 +23,22 @@ def assert_same_state(a: ReplayBuffer, b: ReplayBuffer) -> None:
 
 def assert_same_batch(a: Batch, b: Batch) -> None:
     for name in a.keys():  # noqa: SIM118 - a batch is no dict
-        assert same_bits(a[name], b[name]), name
+        _assert_same_field(a[name], b[name], name)
+
+
+def _assert_same_field(a: Any, b: Any, name: str) -> None:
+    if isinstance(a, dict):
+        assert a.keys() == b.keys(), name
+        for part in a:
+            _assert_same_field(a[part], b[part], f"{name}.{part}")
+    else:
+        assert same_bits(a, b), name
 
 
 def comparable(state: State) -> dict[str, Tensor]:
     tensors = state.tensors()
-    tensors["words"] = state.words[w.CAPACITY :]
+    tensors["words"] = state.words[w.CAPACITY :].clone()
+    tensors["words"][w.FRAMES - w.CAPACITY : w.STACKS + 1 - w.CAPACITY] = 0
     waiting = [
         state.pending[lane, (start + k) % state.word(w.N_STEP)]
         for lane, (count, start, *_) in enumerate(state.lanes.tolist())

@@ -38,6 +38,10 @@ FIELDS = {
     "action": Field((), torch.int64),
     "half": Field((2,), torch.float16),
 }
+STACKED = {
+    **FIELDS,
+    "obs": {"x": Field((2,)), "image": Field((2, 2), torch.uint8, stack=2)},
+}
 SAMPLERS = [
     Uniform(),
     Proportional(),
@@ -221,6 +225,13 @@ def session() -> None:
         read(buffer.grown(70))
         buffer.clear()
         pin(buffer, num_envs)
+    for number, (num_envs, autoreset) in enumerate(environments):
+        n_step = (1, 3)[number % 2]
+        buffer = ReplayBuffer(60, STACKED, num_envs=num_envs, autoreset=autoreset, n_step=n_step)
+        write(buffer, num_envs)
+        read(buffer)
+        read(buffer.grown(70))
+        buffer._home.ops.evict(buffer._state)
     print(json.dumps({name: len(kernel.signatures) for name, kernel in kernels().items()}))  # noqa: T201
 
 

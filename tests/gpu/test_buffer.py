@@ -7,9 +7,11 @@ import torch
 
 from benchmarks.gpu.same import require_same_batch, require_same_state
 from benchmarks.gpu.workload import PER, STATES, W1, errors, full, one_time, steps
-from relive import ConfigError, InputError, RankBased, ReplayBuffer, UnsupportedError
+from relive import ConfigError, InputError, RankBased, ReplayBuffer, UnsupportedError, frames
 from relive.training.capture import WARM_UP, Graphs
+from tests.triton import stacks
 from tests.triton.lives import SPECS, live
+from tests.triton.sameness import assert_same_batch_there, assert_same_buffer_there
 
 CPU = torch.device("cpu")
 KINDS = ["same step", "ranks in a window", "sweeps and demonstrations", "rows on the host"]
@@ -25,6 +27,43 @@ def test_random_calls_give_the_bits_of_the_cpu(place, name, tmp_path):
     if place.calls < 100 and name not in KINDS:
         pytest.skip("on the pretended device tests/triton runs the other kinds")
     live(name, place.device, tmp_path, place.calls)
+
+
+@pytest.mark.parametrize("name", [*stacks.SPECS, *stacks.DROPPING])
+def test_frames_kept_once_give_the_bits_of_the_cpu(place, name, monkeypatch):
+    if place.calls < 100 and name != "same step":
+        pytest.skip("on the pretended device tests/triton runs the other kinds")
+    spec = {**stacks.SPECS, **stacks.DROPPING}[name]
+    monkeypatch.setattr(frames, "STEPS_AT_ONCE", spec.at_once)
+    stacks.Life(spec, place.device, len(name)).live(place.calls)
+
+
+@pytest.mark.parametrize("name", ["fakes", "same step"])
+def test_frames_kept_once_are_captured(place, name, monkeypatch):
+    spec = stacks.SPECS[name]
+    monkeypatch.setattr(frames, "STEPS_AT_ONCE", spec.at_once)
+    life = stacks.Life(spec, place.device, 1)
+    lanes = range(spec.num_envs)
+    life.write("extend", life.steps.extend(lanes, 9), env=None)
+    static, batch = life.there(life.steps.add()), life.gpu.empty_batch(4)
+    given = life.steps.add()
+    stacks.copy_into(static, life.there(given))
+    life.cpu.add(**given)
+    life.cpu.sample(4)
+    life.gpu.add(**static)  # compiles
+    life.gpu.sample(4, out=batch)
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        life.gpu.add(**static)
+        life.gpu.sample(4, out=batch)
+    for _ in range(5):
+        given = life.steps.add()
+        stacks.copy_into(static, life.there(given))
+        graph.replay()
+        life.cpu.add(**given)
+        assert_same_batch_there(place.device, batch, life.cpu.sample(4))
+    assert_same_buffer_there(place.device, life.gpu, life.cpu)
 
 
 def test_steps_of_many_threads_and_their_streams_are_all_there(place, cuda):

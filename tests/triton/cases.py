@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 FIELDS = {"obs": Field((3,)), "action": Field((), torch.int64)}
 IMAGES = {"obs": Field((2, 5), store=torch.uint8), "action": Field((2,), store=torch.bfloat16)}
+STACKS = {"obs": Field((3, 5), store=torch.uint8, stack=3), "action": Field((), torch.int64)}
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "uniform": {"sampler": Uniform()},
@@ -49,6 +50,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "sampler": Proportional(),
         "num_envs": 6,
         "n_step": 3,
+        "autoreset": "next_step",
+        "track_reuse": True,
+    },
+    "stacks": {"sampler": Uniform(), "fields": STACKS},
+    "stacks, many lanes": {
+        "sampler": Proportional(new_priority="max_current"),
+        "fields": STACKS,
+        "num_envs": 2,
+        "n_step": 2,
         "autoreset": "next_step",
         "track_reuse": True,
     },
@@ -141,15 +151,24 @@ def cases(buffer: ReplayBuffer) -> list[Case]:
             "update of many": lambda: buffer.update_priorities(many, many_ones),
             "write back": lambda: buffer.update_priorities(some, priorities=ones),
         }
-    found = [Case(name, *taken_down(buffer, call)) for name, call in calls.items()]
+    found = [case for name, call in calls.items() for case in cases_of(buffer, name, call)]
     if buffer.prioritized:
         slots = torch.arange(10, 10 + BATCH)
         found.append(Case("set_leaves", "set_leaves", (slots, ones), {}))
         found.append(Case("rebuild", "rebuild", (), {}))
     if buffer.sampler.ranked:
         found.append(Case("sort", "sort_by_rank", (), {}))
-    found += [Case(name, *taken_down(buffer, call)) for name, call in writes(buffer).items()]
+    for name, call in writes(buffer).items():
+        found += cases_of(buffer, name, call)
+    if buffer._state.keeps_frames:
+        return [*found, Case("evict", "evict", (), {})]
     return [*found, add_on_device(buffer)]
+
+
+def cases_of(buffer: ReplayBuffer, name: str, call: Callable[[], Any]) -> list[Case]:
+    """The operations of a public call, as cases of its name; of the second one on with a number."""
+    taken = taken_down(buffer, call)
+    return [Case(name if k == 0 else f"{name}, {k}", *one) for k, one in enumerate(taken)]
 
 
 def writes(buffer: ReplayBuffer) -> dict[str, Callable[[], Any]]:
@@ -167,14 +186,14 @@ def writes(buffer: ReplayBuffer) -> dict[str, Callable[[], Any]]:
 def add_on_device(buffer: ReplayBuffer) -> Case:
     """One step of every lane that lies on the device: not packed, and no episode is closed."""
     one_time = steps(buffer, 1, buffer.num_envs)
-    name, arguments, options = taken_down(buffer, lambda: buffer.extend(**one_time, env=None))
+    ((name, arguments, options),) = taken_down(buffer, lambda: buffer.extend(**one_time, env=None))
     return Case("add what is on the device", name, arguments, {**options, "close": False})
 
 
 def taken_down(
     buffer: ReplayBuffer, call: Callable[[], Any]
-) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
-    """The one operation of a public call, with its arguments but for the state; it is not done."""
+) -> list[tuple[str, tuple[Any, ...], dict[str, Any]]]:
+    """The operations of a public call, with arguments but for the state; they are not done."""
     seen: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
 
     def take_down(operation: str) -> Callable[..., int]:
@@ -185,13 +204,14 @@ def taken_down(
         return note
 
     own, intake = buffer._home.ops, buffer._home.intake
+    stacks = buffer._state.stacks.clone()  # which lanes let go of without an operation
     buffer._home.ops = intake._ops = Operations(**{name: take_down(name) for name in OPERATIONS})
     try:
         call()
     finally:
         buffer._home.ops = intake._ops = own
-    (only,) = seen
-    return only
+        buffer._state.stacks.copy_(stacks)
+    return seen
 
 
 def reference_operations() -> dict[str, Callable[..., Any]]:

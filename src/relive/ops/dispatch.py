@@ -25,6 +25,8 @@ OPERATIONS = {
     "set_leaves": "tree",
     "rebuild": "tree",
     "sort_by_rank": "rank",
+    "intern": "frames",
+    "evict": "frames",
 }
 KERNELS = ("auto", "reference", "cpu")
 HOST_KNOWS = {
@@ -45,6 +47,8 @@ class Operations(NamedTuple):
     set_leaves: Any
     rebuild: Any
     sort_by_rank: Any
+    intern: Any
+    evict: Any
 
 
 def operations(device: torch.device, kernels: str = "auto") -> Operations:
@@ -92,5 +96,7 @@ def prepare(state: State) -> None:
     import_module("relive.ops.sample.cuda").prepared(state)
     if len(state.leaves):
         import_module("relive.ops.decide.cuda").stamps_of(state)
+    if state.keeps_frames:
+        import_module("relive.ops.frames.cuda").shape_of(state)
     if len(state.errors):
         import_module("relive.ops.rank.cuda").read_updates(state)

@@ -13,6 +13,8 @@ from relive.ops import words as w
 
 # Words that change; all others are addresses, or follow from settings.
 CHANGING = [w.SWEEP_LENGTH, *range(w.FIRST_SAVED, w.FLOATS), w.MAX_LEAF, w.DEMO_CARRY]
+CHANGING_FRAMES = slice(w.NEXT_FRAME, w.NUM_MOVES)  # of the words of the frames
+FROM_SETTINGS = ("columns", "gammas")  # tensors that never change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,10 @@ class State:
         columns: int64 [C, COLUMN_WORDS], where each gathered field lies and how it is read.
         uses: int32 [N], draws of each live row; empty unless reuse is tracked.
         age_counts, reuse_counts: int64 [HISTOGRAM_BINS]; empty unless reuse is tracked.
+        frames: uint8 [F, bytes], the ring of frames; empty unless they are kept once.
+        frame_words: int64, see `relive.ops.words`; empty likewise.
+        stacks: int64 [E, k], ids of the frames of the last next observation of each lane, -1: not
+            known; empty likewise.
     """
 
     words: Tensor
@@ -51,6 +57,9 @@ class State:
     uses: Tensor
     age_counts: Tensor
     reuse_counts: Tensor
+    frames: Tensor
+    frame_words: Tensor
+    stacks: Tensor
     header: int = field(init=False)  # address of the words: all that a CPU kernel is given
     workspace: dict[str, Any] = field(init=False)  # of CUDA kernels, to be reused; not saved
     host: Any = field(init=False)  # the words as an array, where the host can read them at once
@@ -73,6 +82,9 @@ class State:
             (w.GAMMAS, self.gammas),
             (w.COLUMNS, self.columns),
             (w.ERRORS, self.errors),
+            (w.FRAMES, self.frames),
+            (w.FRAME_WORDS, self.frame_words),
+            (w.STACKS, self.stacks),
         ):
             self.words[word] = tensor.data_ptr()
 
@@ -97,7 +109,9 @@ class State:
         if not isinstance(tensors, dict):
             raise InputError(f"the tensors of a state are a dict; given {shown(tensors)}")
         for name, tensor in self.tensors().items():
-            given = tensors.get(name)
+            if name in FROM_SETTINGS:
+                continue
+            given = tensors.get(name, None if tensor.numel() else tensor)  # of an older version
             if not isinstance(given, Tensor) or given.shape != tensor.shape:
                 shape = tuple(given.shape) if isinstance(given, Tensor) else "nothing"
                 raise InputError(f"{name} has shape {tuple(tensor.shape)}; given {shape}")
@@ -118,8 +132,15 @@ class State:
         for name, tensor in self.tensors().items():
             if name == "words":
                 tensor[CHANGING] = tensors[name][CHANGING].to(tensor.device)
-            elif name not in ("columns", "gammas"):  # follow from the settings
+            elif name == "frame_words" and tensor.numel():
+                tensor[CHANGING_FRAMES] = tensors[name][CHANGING_FRAMES].to(tensor.device)
+            elif name not in FROM_SETTINGS and tensor.numel():
                 tensor.copy_(tensors[name])
+
+    @property
+    def keeps_frames(self) -> bool:
+        """Whether frames of stacked observations are kept once."""
+        return self.frame_words.numel() > 0
 
     def put(self, index: int, value: float) -> None:
         """Set a word; `words[index] = value` would have the host wait for a GPU."""
@@ -135,3 +156,7 @@ class State:
     def real(self, index: int) -> float:
         """One float64 word."""
         return float(self.floats[index])
+
+    def frame_word(self, index: int) -> int:
+        """One word of the frames."""
+        return int(self.frame_words[index])

@@ -42,6 +42,9 @@ WINDOW_OF_CAPACITY = 50  # whether ERE shrinks from the capacity, not from the r
 DEMO_MODE = 51  # ONE_POOL or TWO_PARTS
 MIXTURE_WEIGHTS = 52
 
+# Where frames are that are kept once; 0 in a buffer that keeps none.
+FRAMES, FRAME_WORDS, STACKS = 53, 54, 55
+
 # What changes.
 NEXT_ID = 56  # id of the next row written
 BASE_ID = 57  # id whose slot is the first of the ring; moves when the buffer is cleared
@@ -74,6 +77,9 @@ OUT_OF_RANGE = 81
 SORTS = 82
 RANGE_ROWS_GONE = 83
 EMPTY_SAMPLES = 84  # on CUDA, where a batch of nothing is not refused
+EVICTED_ROWS = 85  # dropped before others took their slots: frames of theirs were overwritten
+
+OLDEST_ID = 86  # rows of the ring with smaller ids are gone, see EVICTED_ROWS
 
 # float64
 FLOATS = 88
@@ -109,11 +115,25 @@ AUTORESET_DISABLED, AUTORESET_NEXT_STEP, AUTORESET_SAME_STEP = 0, 1, 2
 FIRST_ADDED_ID = 1 << 62  # ids of demonstrations that were pinned one by one
 
 # Words of one gathered column: where it lies in a row, bytes there, bytes in a batch, conversion.
-COLUMN_OFFSET, COLUMN_BYTES, COLUMN_BATCH_BYTES, COLUMN_CONVERSION, COLUMN_WORDS = 0, 1, 2, 3, 4
+# Of a column of stacked frames a row has their ids, at that place; the bytes are those of all.
+COLUMN_OFFSET, COLUMN_BYTES, COLUMN_BATCH_BYTES, COLUMN_CONVERSION, COLUMN_STACK = range(5)
+COLUMN_WORDS = 5
 
 # Words of one lane: steps waiting for their window to fill, the first of them, the lane's last row
 # in this episode (-1: none), and whether the next step is the fake one of a next-step autoreset.
 LANE_COUNT, LANE_START, LANE_LAST, LANE_RESET, LANE_WORDS = 0, 1, 2, 3, 4
+
+# Words of the frames: how many there is room for, bytes of one and from one to the next, how many a
+# stack has, where a packed step has its stacks and a row their ids, and how far a row may be behind
+# older ones whose frames are younger: in rows, and in frames (see `ops.frames`).
+NUM_FRAMES, FRAME_SIZE, FRAME_BYTES, STACK, STEP_OBS, STEP_NEXT, ROW_OBS, ROW_NEXT = range(8)
+ROWS_BEHIND, FRAMES_BEHIND = 8, 9
+# Those that change: the id of the next frame; the id whose slot is the first of the ring of frames,
+# and the slots in front of that, for frames of demonstrations, with the id of the first of them.
+NEXT_FRAME, FRAME_BASE, FRAME_START, DEMO_FIRST_FRAME = range(10, 14)
+# What a row takes over of a step besides: how many runs of bytes, and for each the first byte in
+# the step, that in the row, and how many.
+NUM_MOVES, FIRST_MOVE, MOVE_WORDS = 14, 15, 3
 
 # Streams of random numbers, the third word of the Philox counter.
 TRAIN_STREAM, EVAL_STREAM = 0, 1

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from relive.errors import CorruptError, InputError
+from relive.frames import room_of_rows
 from relive.ops import words as w
-from relive.ops.state import CHANGING, State
+from relive.ops.frames.reference import FRAMES_OF_ROW, frames_of_rows, oldest_frame
+from relive.ops.state import CHANGING, CHANGING_FRAMES, FROM_SETTINGS, State
 from relive.ops.tree.reference import masses
 from relive.ops.tree.shape import CHILDREN, LEAVES_PER_NODE, level_sizes, lowest_total
 from relive.ops.window.reference import held_ids, num_demonstrations, ring_range, slots_of
@@ -25,6 +27,7 @@ def check(state: State) -> None:
     oldest, stop = ring_range(state)
     capacity = state.rows.shape[0]
     _require(0 <= state.word(w.BASE_ID) <= stop < 2**62, "base id lies between 0 and the next id")
+    _require(0 <= state.word(w.OLDEST_ID) <= stop, "rows that were dropped have been written")
     demonstrations = num_demonstrations(state)
     _require(
         0 <= demonstrations <= state.word(w.RING_START) < capacity,
@@ -37,6 +40,9 @@ def check(state: State) -> None:
     check_words(state)
     _check_lanes(state, stop)
     _check_links(state, oldest, stop)
+    if state.keeps_frames:
+        check_frame_words(state)
+        _check_frames(state)
     if state.word(w.WEIGHTING) != w.UNIFORM:
         _check_tree(state)
 
@@ -50,17 +56,26 @@ def require_sound(state: State, tensors: dict[str, Tensor]) -> None:
     state.require_fit(tensors)
     words = state.words.clone()
     words[CHANGING] = tensors["words"][CHANGING].to(words.device)
-    given = {name: tensors[name].to(own.device) for name, own in state.tensors().items()}
-    settings = {"words": words, "columns": state.columns, "gammas": state.gammas}
+    frame_words = state.frame_words.clone()
+    if state.keeps_frames:
+        given = tensors["frame_words"][CHANGING_FRAMES]
+        frame_words[CHANGING_FRAMES] = given.to(words.device)
+    own = {"words": words, "frame_words": frame_words}
+    own |= {name: getattr(state, name) for name in FROM_SETTINGS}
+    taken = {
+        name: tensors[name].to(tensor.device) if tensor.numel() else tensor
+        for name, tensor in state.tensors().items()
+        if name not in own
+    }
     try:
-        check(State(**{**given, **settings}))
+        check(State(**own, **taken))
     except CorruptError as error:
         raise InputError(f"this is the state of no buffer: {error}") from None
 
 
 def check_words(state: State) -> None:
     """Raise CorruptError unless ids, counters and what is carried on can be."""
-    counters = state.words[[*range(w.SAMPLES, w.RANGE_ROWS_GONE + 1), w.DRAWS, w.EVAL_DRAWS]]
+    counters = state.words[[*range(w.SAMPLES, w.EVICTED_ROWS + 1), w.DRAWS, w.EVAL_DRAWS]]
     counted = (counters >= 0) & (counters < 2**62)
     _require(bool(counted.all()), "counters are not negative, and do not overflow")
     _require(0 <= state.word(w.PROGRESS) < 2**62, "progress is a number of samples")
@@ -86,6 +101,37 @@ def _check_lanes(state: State, stop: int) -> None:
     _require(bool(inside.all()), "the steps of a lane begin inside of it")
     _require(bool(((last >= -1) & (last < stop)).all()), "the last row of a lane has been written")
     _require(bool(((resets == 0) | (resets == 1)).all()), "a fake step is due or not")
+
+
+def check_frame_words(state: State) -> None:
+    """Raise CorruptError unless frames can lie as their words say."""
+    base, stop = state.frame_word(w.FRAME_BASE), state.frame_word(w.NEXT_FRAME)
+    first, pinned = state.frame_word(w.DEMO_FIRST_FRAME), state.frame_word(w.FRAME_START)
+    _require(0 <= base <= stop < 2**62, "ids of frames lie between 0 and the next")
+    _require(min(first, pinned) >= 0 and first + pinned <= base, "pinned frames have ids")
+    room = room_of_rows(state.word(w.CAPACITY))
+    _require(pinned < room, "pinned frames leave room for others")
+
+
+def _check_frames(state: State) -> None:
+    """Every frame is there that a row, a step that waits or the next step of a lane needs."""
+    n_step, stack = state.pending.shape[1], state.stacks.shape[1]
+    places = torch.arange(n_step, device=state.lanes.device)
+    counts, starts = state.lanes[:, w.LANE_COUNT, None], state.lanes[:, w.LANE_START, None]
+    waits = (places - starts) % n_step < counts
+    slots = slots_of(state, held_ids(state))
+    for at in FRAMES_OF_ROW:
+        _require(_are_kept(state, frames_of_rows(state, slots, at)), "a row has its frames")
+        begin = state.frame_word(at)
+        waiting = state.pending[waits, begin : begin + 8 * stack].view(torch.int64)
+        _require(_are_kept(state, waiting), "a step that waits has its frames")
+    _require(_are_kept(state, state.stacks[state.stacks != -1]), "a lane has its last frames")
+
+
+def _are_kept(state: State, ids: Tensor) -> bool:
+    pinned = ids - state.frame_word(w.DEMO_FIRST_FRAME)
+    in_ring = (ids >= oldest_frame(state)) & (ids < state.frame_word(w.NEXT_FRAME))
+    return bool((in_ring | (pinned >= 0) & (pinned < state.frame_word(w.FRAME_START))).all())
 
 
 def _check_tree(state: State) -> None:

@@ -4,6 +4,8 @@ slots   0 ... n - 1         n rows pinned at once, the first of the buffer
         n ... n + k - 1     k rows copied there later
         ... P - 1           room for more (`reserve`); P = n + reserve
         P ... N - 1         the ring
+
+Where frames are kept once, those of the n rows are pinned in front of the ring of frames.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from torch import Tensor
 
 from relive.declared import is_whole, plain
 from relive.errors import InputError, shown
+from relive.frames import room_of_rows
 from relive.ops import words as w
 from relive.ops.window.reference import num_demonstrations, ring_range, slots_of
 
@@ -54,7 +57,7 @@ def pin_first(state: State, count: int, reserve: int, online: int) -> None:
         gone = oldest - state.word(w.BASE_ID)
         raise InputError(
             f"only all rows so far can be pinned: there are {stop - oldest}"
-            + (f" (and {gone} have been overwritten)" if gone else "")
+            + (f" (and {gone} are gone)" if gone else "")
             + f", given count={shown(count)}; pin right after the demonstrations are written"
         )
     if capacity - count - reserve < online:
@@ -63,12 +66,37 @@ def pin_first(state: State, count: int, reserve: int, online: int) -> None:
             f"{max(0, capacity - count - reserve)} of {capacity} rows for others, fewer than "
             f"{online}; make the buffer larger"
         )
+    if state.keeps_frames:
+        _pin_frames(state, reserve, online)
     state.words[w.DEMO_FIRST_ID] = oldest
     state.words[w.DEMO_COUNT] = count
     state.words[w.RING_START] = count + reserve
     state.words[w.RING_CAPACITY] = capacity - count - reserve
     state.words[w.BASE_ID] = stop
     state.lanes[:, w.LANE_LAST] = -1  # what comes next follows none of them
+
+
+def _pin_frames(state: State, reserve: int, online: int) -> None:
+    """Pin all frames so far, as `pin_first` pins rows.
+
+    Raises:
+        InputError: rows could be copied later, whose frames would be lost; or too little room.
+    """
+    if reserve:
+        raise InputError(
+            f"reserve={reserve} is room for copies of rows, which would need frames of their own; "
+            "leave it out, or make the buffer without stack= in its fields"
+        )
+    first, stop = state.frame_word(w.FRAME_BASE), state.frame_word(w.NEXT_FRAME)
+    room = room_of_rows(state.word(w.CAPACITY)) - (stop - first)
+    if room < online:
+        raise InputError(
+            f"{stop - first} frames of demonstrations leave room for {max(0, room)} others, fewer "
+            f"than {online}; make the buffer larger"
+        )
+    state.frame_words[w.DEMO_FIRST_FRAME] = first
+    state.frame_words[w.FRAME_START] = stop - first
+    state.frame_words[w.FRAME_BASE] = stop
 
 
 def pin_copies(state: State, operations: Operations, ids: Tensor) -> Tensor:

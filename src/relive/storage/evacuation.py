@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relive.ops.state import CHANGING
+from relive.ops.state import CHANGING, CHANGING_FRAMES, FROM_SETTINGS
 from relive.storage.checks import check
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from relive.ops.state import State
 
 PIECE = 1 << 24  # bytes of rows that are copied at once
-FROM_SETTINGS = ("words", "columns", "gammas")
 
 
 def evacuate(tensors: dict[str, Tensor], target: State) -> None:
@@ -26,10 +25,11 @@ def evacuate(tensors: dict[str, Tensor], target: State) -> None:
     """
     words = tensors["words"].cpu()
     target.words[CHANGING] = words[CHANGING]
+    target.frame_words[CHANGING_FRAMES] = tensors["frame_words"].cpu()[CHANGING_FRAMES]
     for name, own in target.tensors().items():
         if name in ("rows", "pending"):
             _copy_rows(tensors[name], own)
-        elif name not in FROM_SETTINGS:
+        elif name not in ("words", "frame_words", *FROM_SETTINGS):
             own.copy_(tensors[name])
     check(target)
 

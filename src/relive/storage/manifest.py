@@ -39,13 +39,22 @@ def _check_rows(manifest: dict[str, Any]) -> None:
     for name in ("last", "changed"):
         ids = manifest.get(name)
         _require(isinstance(ids, list) and all(is_count(i) or i == -1 for i in ids), name)
-    _require(isinstance(manifest.get("segments"), list), "segments")
-    _check_segments(manifest["segments"], manifest["stop"], manifest["row_bytes"])
+    _check_segments(manifest.get("segments"), manifest["stop"], manifest["row_bytes"])
+    if "frames" in manifest:
+        _check_frames(manifest["frames"])
 
 
-def _check_segments(segments: list[Any], stop: int, row_bytes: int) -> None:
+def _check_frames(frames: Any) -> None:
+    """What there is to say of frames that are kept once."""
+    _require(isinstance(frames, dict), "frames")
+    for name in ("room", "frame_bytes", "start", "stop"):
+        _require(is_count(frames.get(name)), "frames")
+    _check_segments(frames.get("segments"), frames["stop"], frames["frame_bytes"])
+
+
+def _check_segments(segments: Any, stop: int, row_bytes: int) -> None:
     """Files of rows follow each other without gaps."""
-    _require(all(map(is_file, segments)), "segments")
+    _require(isinstance(segments, list) and all(map(is_file, segments)), "segments")
     for segment, following in zip(segments, [*segments[1:], {"start": stop}], strict=False):
         first, last = segment.get("start"), segment.get("stop")
         _require(is_count(first) and is_count(last) and first < last, "segments")

@@ -18,12 +18,15 @@ from relive.declared import is_whole, plain
 from relive.devices import known_kind
 from relive.errors import ConfigError, shown
 from relive.fields import Fields, RowLayout
+from relive.frames import FrameLayout, as_stored, most_at_once, stack_in
 from relive.gpu.pinned import pin
 from relive.ops import words as w
 from relive.ops.state import State
 from relive.ops.tree.shape import LEAVES_PER_NODE, level_sizes
 
+IN_ROWS = ("rows", "frames")  # what rows_on="host" keeps in host memory
 HUGE_PAGE = 1 << 21
+NOTE_BYTES = 4 + 8  # of a frame that is looked at on a GPU: what it equals, and an id
 STAGING_BYTES = 1 << 18  # fits the processor's second cache
 ROW_ALIGNMENT = {"cpu": 16, "cuda": 32}
 COMPONENT_OF = {
@@ -34,6 +37,7 @@ COMPONENT_OF = {
     "mins": "tree",
     "maxs": "tree",
     "uses": "rows",
+    "frames": "frames",
 }
 
 
@@ -68,6 +72,7 @@ class MemoryPlan:
 
     Attributes:
         rows: the ring of packed rows, and 4 bytes a row where reuse is tracked.
+        frames: the ring of frames that are kept once; 0 where observations are stored whole.
         priorities: one leaf a row, padded, and one error where they are by rank.
         tree: sums, and extrema where the sampler needs them.
         workspace: n-step lanes, staging, state words, statistics, and one batch.
@@ -80,12 +85,13 @@ class MemoryPlan:
     priorities: int
     tree: int
     workspace: int
+    frames: int = 0
     host: int = 0
 
     @property
     def total(self) -> int:
         """Bytes of everything."""
-        return self.rows + self.priorities + self.tree + self.workspace
+        return self.rows + self.frames + self.priorities + self.tree + self.workspace
 
     @property
     def on_device(self) -> int:
@@ -142,21 +148,40 @@ def plan(
         )
     kind = known_kind(device)
     check_rows_on(rows_on, kind)
-    layout = RowLayout(fields, ROW_ALIGNMENT[kind])
-    shapes = tensor_shapes(capacity, layout, sampler, num_envs, n_step, track_reuse)
-    nbytes = {"rows": 0, "priorities": 0, "tree": 0, "workspace": 0, "host": 0}
+    step, row = layouts(fields, kind)
+    frames = FrameLayout.of(step, row, capacity, num_envs, n_step)
+    shapes = tensor_shapes(capacity, row, sampler, num_envs, n_step, track_reuse, frames)
+    nbytes = dict.fromkeys(("rows", "frames", "priorities", "tree", "workspace", "host"), 0)
     for name, (shape, dtype) in shapes.items():
         nbytes[COMPONENT_OF.get(name, "workspace")] += math.prod(shape) * dtype.itemsize
-    staging = staging_rows(layout, num_envs) * layout.row_bytes
-    nbytes["workspace"] += staging + BatchLayout(layout).arena_bytes(batch_size)
+    staging = staging_rows(step, num_envs) * step.row_bytes
+    nbytes["workspace"] += staging + BatchLayout(step).arena_bytes(batch_size)
+    on_device = num_envs  # steps
+    if frames is not None:
+        on_device = most_at_once(num_envs)
+        nbytes["workspace"] += on_device * row.row_bytes
     if kind == "cuda":
         stamps = math.prod(shapes["leaves"][0]) * torch.int32.itemsize
         nbytes["tree"] += stamps  # by which an update finds the last error of a row
-        nbytes["workspace"] += num_envs * layout.row_bytes
+        nbytes["workspace"] += on_device * step.row_bytes
+        if frames is not None:
+            nbytes["workspace"] += on_device * 2 * frames.stack * NOTE_BYTES
         nbytes["host"] = staging
     if rows_on == "host":
-        nbytes["host"] += capacity * layout.row_bytes
-    return MemoryPlan(capacity=capacity, row_bytes=layout.row_bytes, **nbytes)
+        rows = (shapes[name] for name in IN_ROWS)
+        nbytes["host"] += sum(math.prod(shape) * dtype.itemsize for shape, dtype in rows)
+    return MemoryPlan(capacity=capacity, row_bytes=row.row_bytes, **nbytes)
+
+
+def layouts(fields: Fields, kind: str) -> tuple[RowLayout, RowLayout]:
+    """Of a packed step and of a row, on a kind of device; they differ where frames are kept once.
+
+    Raises:
+        ConfigError: fields of no buffer.
+    """
+    step = RowLayout(fields, ROW_ALIGNMENT[kind])
+    is_same = stack_in(fields) is None
+    return step, step if is_same else RowLayout(as_stored(fields), ROW_ALIGNMENT[kind])
 
 
 def tensor_shapes(
@@ -166,6 +191,7 @@ def tensor_shapes(
     num_envs: int,
     n_step: int,
     track_reuse: bool,
+    frames: FrameLayout | None,
 ) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
     """Shape and dtype of every tensor of the state."""
     prioritized = sampler is not None and sampler.prioritized
@@ -191,6 +217,12 @@ def tensor_shapes(
         "uses": ((capacity if track_reuse else 0,), torch.int32),
         "age_counts": ((bins,), torch.int64),
         "reuse_counts": ((bins,), torch.int64),
+        "frames": ((frames.room, frames.pitch) if frames else (0, 0), torch.uint8),
+        "frame_words": (
+            (w.FIRST_MOVE + w.MOVE_WORDS * len(frames.moves) if frames else 0,),
+            torch.int64,
+        ),
+        "stacks": ((num_envs, frames.stack if frames else 0), torch.int64),
     }
 
 
@@ -208,8 +240,8 @@ def allocate(
         DoesNotFitError: more than is free; says how much that is and how many rows would fit.
     """
     places = dict.fromkeys(shapes, device)
-    if rows_on == "host":
-        places["rows"] = torch.device("cpu")
+    on_host = [name for name in IN_ROWS if rows_on == "host" and 0 not in shapes[name][0]]
+    places |= dict.fromkeys(on_host, torch.device("cpu"))
     capacity = shapes["rows"][0][0]
     for place in dict.fromkeys(places.values()):
         here = [shapes[name] for name in shapes if places[name] == place]
@@ -225,8 +257,7 @@ def allocate(
             tensors: dict[str, Tensor] = {
                 name: _zeros(shape, dtype, places[name]) for name, (shape, dtype) in shapes.items()
             }
-            if rows_on == "host":
-                tensors["rows"] = pin(tensors["rows"], device)
+            tensors |= {name: pin(tensors[name], device) for name in on_host}
             return State(**tensors)
     except torch.OutOfMemoryError as error:  # what is free is in pieces, or was taken meanwhile
         raise DoesNotFitError(
@@ -250,7 +281,8 @@ def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> 
 
 def staging_rows(layout: RowLayout, num_envs: int) -> int:
     """Rows that are packed before they are written: at least one step of all environments."""
-    return max(1, STAGING_BYTES // (num_envs * layout.row_bytes)) * num_envs
+    fewest = num_envs if stack_in(layout.fields) is None else most_at_once(num_envs)
+    return max(fewest, STAGING_BYTES // (num_envs * layout.row_bytes) * num_envs)
 
 
 def allocate_staging(layout: RowLayout, num_envs: int) -> Tensor:
@@ -258,6 +290,12 @@ def allocate_staging(layout: RowLayout, num_envs: int) -> Tensor:
     return torch.zeros(
         staging_rows(layout, num_envs), layout.row_bytes, dtype=torch.uint8, device="cpu"
     )
+
+
+def allocate_rows(state: State) -> Tensor:
+    """Rows of steps whose frames are looked at together: uint8 [steps, row_bytes], zeros."""
+    steps, row_bytes = most_at_once(len(state.lanes)), state.rows.shape[1]
+    return torch.zeros(steps, row_bytes, dtype=torch.uint8, device=state.words.device)
 
 
 def free_memory(device: torch.device | str = "cpu") -> int | None:

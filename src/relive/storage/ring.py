@@ -14,13 +14,16 @@ from torch import Tensor
 from relive.arrays import as_tensor
 from relive.errors import InputError
 from relive.ops import words as w
+from relive.ops.state import CHANGING_FRAMES
 from relive.ops.tree.shape import level_sizes, lowest_total
 from relive.ops.window.reference import held_ids, num_demonstrations, ring_range, slots_of
 from relive.storage.memory import ROW_ALIGNMENT
+from relive.storage.rings import ring_of_frames
 
 if TYPE_CHECKING:
     from relive.batch import BatchLayout
     from relive.fields import Column, RowLayout
+    from relive.frames import FrameLayout
     from relive.ops.dispatch import Operations
     from relive.ops.state import State
 
@@ -50,7 +53,7 @@ def initialise(
         words[w.LEVEL_0 + 1 : w.LEVEL_0 + 1 + len(sizes)] = torch.tensor(
             sizes, device=words.device
         ).cumsum(0)
-    columns = [column_words(column) for column in batch.gathered]
+    columns = [column_words(column, row.columns[column.name]) for column in batch.gathered]
     state.columns.copy_(torch.tensor(columns, device=words.device))
     state.gammas.copy_(
         torch.tensor(
@@ -60,9 +63,33 @@ def initialise(
     clear(state)
 
 
-def column_words(column: Column) -> tuple[int, int, int, int]:
-    """What kernels are told of a gathered column."""
-    return column.offset, column.nbytes, column.field.nbytes, column.conversion
+def column_words(column: Column, stored: Column) -> tuple[int, int, int, int, int]:
+    """What kernels are told of a gathered column, and where a row has it, or ids of its frames."""
+    field = column.field
+    return stored.offset, column.nbytes, field.nbytes, column.conversion, field.stack or 0
+
+
+def initialise_frames(state: State, frames: FrameLayout) -> None:
+    """Write into the words of new frames what does not change any more, then clear them."""
+    words = [0] * w.FIRST_MOVE
+    words[w.NUM_FRAMES], words[w.FRAME_SIZE] = frames.room, frames.nbytes
+    words[w.FRAME_BYTES], words[w.STACK] = frames.pitch, frames.stack
+    words[w.STEP_OBS], words[w.STEP_NEXT] = frames.step_obs, frames.step_next
+    words[w.ROW_OBS], words[w.ROW_NEXT] = frames.row_obs, frames.row_next
+    words[w.ROWS_BEHIND], words[w.FRAMES_BEHIND] = frames.rows_behind, frames.frames_behind
+    words[w.NUM_MOVES] = len(frames.moves)
+    words += [number for move in frames.moves for number in move]
+    state.frame_words.copy_(torch.tensor(words, device=state.words.device))
+    _clear_frames(state)
+
+
+def _clear_frames(state: State) -> None:
+    """Forget all frames; their ids go on."""
+    if state.keeps_frames:
+        words = state.frame_words
+        words[w.FRAME_BASE] = words[w.NEXT_FRAME]
+        words[w.FRAME_START : w.DEMO_FIRST_FRAME + 1] = 0
+        state.stacks.fill_(-1)
 
 
 def clear(state: State) -> None:
@@ -83,6 +110,7 @@ def clear(state: State) -> None:
     state.uses.fill_(0)
     for word, value in ((w.LANE_COUNT, 0), (w.LANE_START, 0), (w.LANE_LAST, -1)):
         state.lanes[:, word].fill_(value)  # a fake reset step that is due stays due
+    _clear_frames(state)
 
 
 def known_ids(state: State, ids: Any) -> Tensor:
@@ -171,5 +199,22 @@ def copy_into(state: State, larger: State, operations: Operations) -> None:
     for name in ("uses", "errors"):
         if len(getattr(state, name)):
             getattr(larger, name)[target] = getattr(state, name)[source]
+    _copy_frames(state, larger)
     if len(state.leaves) and len(ids):
         operations.set_leaves(larger, target, state.leaves[source])
+
+
+def _copy_frames(state: State, larger: State) -> None:
+    """The same of frames: those of the ring begin anew with its oldest."""
+    if not state.keeps_frames:
+        return
+    ring = ring_of_frames(state)
+    larger.stacks.copy_(state.stacks)
+    larger.frame_words[CHANGING_FRAMES] = state.frame_words[CHANGING_FRAMES]
+    larger.frame_words[w.FRAME_BASE] = ring.oldest
+    larger.frames[: ring.start] = state.frames[: ring.start]
+    first = ring.start
+    for run in ring.runs(ring.oldest, ring.stop):
+        frames = state.frames[run]
+        larger.frames[first : first + len(frames)] = frames
+        first += len(frames)

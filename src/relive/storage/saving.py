@@ -1,7 +1,8 @@
-"""A buffer on disk: a folder with a manifest, segments of rows, and all else in one file.
+"""A buffer on disk: a folder with a manifest, segments of rows and frames, all else in one file.
 
     manifest.json              settings, what is in which file, checksums; put in place last
     rows-<save>.bin            rows of the ring written since the save before, by id
+    frames-<save>.bin          the same of frames, where they are kept once
     state-<save>.bin           words, lanes, priorities, demonstrations, rows that changed, note
     save.lock                  while a save writes; others wait for it
 
@@ -22,6 +23,7 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from relive.errors import CorruptError, InputError
+from relive.frames import most_frames
 from relive.ops import words as w
 from relive.storage.files import bytes_of, read_manifest, write_bytes, write_manifest
 from relive.storage.notes import flatten
@@ -35,10 +37,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from relive.ops.state import State
+    from relive.storage.snapshot import Pieces
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-OURS = re.compile(r"(?:rows|state)-(\d+)\.bin")  # nothing else in a folder is ever touched
+OURS = re.compile(r"(?:rows|frames|state)-(\d+)\.bin")  # nothing else in a folder is ever touched
 
 
 _folders: dict[tuple[int, Path], Lock] = {}  # by process and folder
@@ -82,14 +85,25 @@ class Saver:
         """Whether a save is under way; `make_way` must be called before rows are written."""
         return self._running is not None
 
-    def make_way(self, next_id: int | None, rows: int) -> None:
-        """At most `rows` rows are about to be written; the lock is held.
+    def make_way(self, next_id: int | None, steps: int) -> None:
+        """So many steps are about to be written, and those that wait; the lock is held.
 
         Args:
-            next_id: at most the id of the first of them; None if nobody knows.
+            next_id: at most the id of the next row; None if nobody knows.
         """
         if self._running is not None:
-            self._running[0].make_way(None if next_id is None else next_id + rows)
+            num_envs, n_step = self._state.pending.shape[:2]
+            rows = steps + num_envs * n_step
+            next_id = None if next_id is None else next_id + rows
+            self._running[0].make_way(next_id, self._next_frame(steps))
+
+    def _next_frame(self, steps: int) -> int | None:
+        """At most the id of the next frame after so many steps; None if the host would wait."""
+        state = self._state
+        if not state.keeps_frames or not state.words.is_cpu:
+            return None
+        new = most_frames(state.frame_word(w.STACK), steps)
+        return state.frame_word(w.NEXT_FRAME) + new
 
     @contextmanager
     def idle(self) -> Iterator[None]:
@@ -140,7 +154,7 @@ class Saver:
             before = self._before(folder)
             snapshot = Snapshot(self._state, self._lock, before, moving=background)
             if background and not counts_rows:
-                snapshot.make_way(None)
+                snapshot.make_way(None, None)
             snapshot.arrays |= {f"note.{k}": [array] for k, array in enumerate(kept)}
             content = {
                 "format": FORMAT,
@@ -188,9 +202,8 @@ class Saver:
                     f"another buffer has been saved into {folder} meanwhile; save again, which "
                     "writes all of this one, or into another folder"
                 )
-            segments = [] if before is None else before["segments"]
             with _new_files(folder) as number:
-                manifest = content | write(folder, number, snapshot, segments)
+                manifest = content | write(folder, number, snapshot)
                 write_manifest(folder, MANIFEST, manifest)
             self.note(folder, manifest)
             _remove_others(folder, manifest)
@@ -207,7 +220,7 @@ class Saver:
         try:
             whole = all(
                 (folder / segment["file"]).stat().st_size == segment["nbytes"]
-                for segment in known["segments"]
+                for segment in _segments(known)
             )
             return known if whole and read_manifest(folder, MANIFEST) == known else None
         except (InputError, CorruptError, OSError):
@@ -265,28 +278,40 @@ def save_note(folder: Path, note: Any) -> None:
         _remove_others(folder, manifest)
 
 
-def write(
-    folder: Path, number: int, snapshot: Snapshot, segments: list[dict[str, Any]]
-) -> dict[str, Any]:
+def write(folder: Path, number: int, snapshot: Snapshot) -> dict[str, Any]:
     """Write new files for a snapshot; returns what the manifest says of them.
 
     Args:
         number: Of the save.
-        segments: Files of rows that are there.
     """
-    segments = [segment for segment in segments if segment["stop"] > snapshot.oldest]
-    if snapshot.stop > snapshot.start:
-        rows = snapshot.rows()
-        stored = write_bytes(folder, _rows_file(number), rows, alone=snapshot.moving)
-        new = {**stored._asdict(), "start": snapshot.start, "stop": snapshot.stop}
-        segments = [*segments, new]
-    return {
-        "stop": snapshot.stop,
+    alone = snapshot.moving
+    content = {
+        "stop": snapshot.rows.stop,
         "last": snapshot.last,
         "changed": snapshot.changed,
-        "segments": segments,
-        **_write_arrays(folder, number, snapshot.arrays, alone=snapshot.moving),
+        "segments": _write_pieces(folder, _file("rows", number), snapshot.rows, alone=alone),
+        **_write_arrays(folder, number, snapshot.arrays, alone=alone),
     }
+    if snapshot.keeps_frames:
+        frames = snapshot.frames
+        room, frame_bytes = frames.ring.memory.shape
+        content["frames"] = {
+            "room": room,
+            "frame_bytes": frame_bytes,
+            "start": frames.ring.start,
+            "stop": frames.stop,
+            "segments": _write_pieces(folder, _file("frames", number), frames, alone=alone),
+        }
+    return content
+
+
+def _write_pieces(folder: Path, file: str, pieces: Pieces, *, alone: bool) -> list[dict[str, Any]]:
+    """Write what is new in a ring into a file; returns all that the manifest says of the ring's."""
+    if pieces.start == pieces.stop:
+        return pieces.segments
+    stored = write_bytes(folder, file, pieces.parts(), alone=alone)
+    new = {**stored._asdict(), "start": pieces.start, "stop": pieces.stop}
+    return [*pieces.segments, new]
 
 
 def _write_arrays(
@@ -294,7 +319,7 @@ def _write_arrays(
 ) -> dict[str, Any]:
     """Write all that is not rows into one file; returns what the manifest says of it."""
     parts = (bytes_of(part) for array in arrays.values() for part in array)
-    stored = write_bytes(folder, _state_file(number), parts, alone=alone)
+    stored = write_bytes(folder, _file("state", number), parts, alone=alone)
     shapes = {  # of one part as it is, of several along the first axis
         name: [sum(map(len, parts)), *parts[0].shape[1:]] if parts[0].ndim else []
         for name, parts in arrays.items()
@@ -306,12 +331,13 @@ def _write_arrays(
     }
 
 
-def _rows_file(number: int) -> str:
-    return f"rows-{number}.bin"
+def _file(kind: str, number: int) -> str:
+    return f"{kind}-{number}.bin"
 
 
-def _state_file(number: int) -> str:
-    return f"state-{number}.bin"
+def _segments(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    """All segments that a manifest names."""
+    return [*manifest["segments"], *manifest.get("frames", {}).get("segments", [])]
 
 
 @contextmanager
@@ -326,9 +352,9 @@ def _new_files(folder: Path) -> Iterator[int]:
         yield number
     except BaseException:
         with suppress(OSError):
-            if not _is_named(folder, _state_file(number)):
-                (folder / _rows_file(number)).unlink(missing_ok=True)
-                (folder / _state_file(number)).unlink(missing_ok=True)
+            if not _is_named(folder, _file("state", number)):
+                for kind in ("rows", "frames", "state"):
+                    (folder / _file(kind, number)).unlink(missing_ok=True)
         raise
 
 
@@ -348,7 +374,7 @@ def _next_number(folder: Path) -> int:
 
 def _remove_others(folder: Path, manifest: dict[str, Any]) -> None:
     """Remove files of saves that do not count any more."""
-    named = {segment["file"] for segment in manifest["segments"]} | {manifest["state"]["file"]}
+    named = {stored["file"] for stored in (*_segments(manifest), manifest["state"])}
     for path in folder.iterdir():
         if OURS.fullmatch(path.name) and path.name not in named:
             path.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
 """A buffer as it is at one moment, to be written while it goes on changing.
 
-What is small, or changes anywhere (priorities), is copied at once. Rows only ever change by being
-overwritten, oldest first: they are taken a piece at a time in that order, by whoever writes them to
-disk or, where the ring is faster, just before a row is overwritten.
+What is small, or changes anywhere (priorities), is copied at once. Rows and frames only ever change
+by being overwritten, oldest first: they are taken a piece at a time in that order, by whoever
+writes them to disk or, where the ring is faster, just before they are overwritten.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from relive.ops import words as w
-from relive.ops.window.reference import num_demonstrations, ring_range, slots_of
+from relive.ops.state import CHANGING_FRAMES
+from relive.ops.window.reference import num_demonstrations, slots_of
 from relive.storage.files import bytes_of
 from relive.storage.memory import free_memory
+from relive.storage.rings import ring_of_frames, ring_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,57 +26,47 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from relive.ops.state import State
+    from relive.storage.rings import Ring
 
 PIECE = 1 << 20  # bytes copied at a time, while other calls wait
-SHARE = 0.5  # of what is free on a GPU, for rows that wait there; others need memory meanwhile
+SHARE = 0.5  # of what is free on a GPU, for pieces that wait there; others need memory meanwhile
 
 
-class Snapshot:
-    """What a save writes.
+class Pieces:
+    """What a save writes of a ring, taken a piece at a time, oldest first.
 
     Args:
-        state: Of the buffer; its lock is held.
+        ring: As it is; the lock of the buffer is held.
         lock: Of the buffer.
-        before: The manifest of the save to add to; None to write all.
-        moving: Whether the buffer goes on meanwhile, so that everything must be copied.
+        before: What the manifest of the save to add to says of it; None to write all.
+        moving: Whether the ring goes on meanwhile, so that everything must be copied.
+        room: Bytes of pieces that may wait where the ring is.
 
     Attributes:
-        oldest: Id of the oldest row of the ring.
-        start, stop: Ids of the ring's rows to be written.
-        changed: Ids of rows before `start` that may differ from what was saved of them, and of
-            rows that may change before they are written.
-        last: The newest row of each lane.
-        arrays: All that is saved besides rows of the ring, by name; each in one or more parts.
+        ring: As it was.
+        start, stop: Ids to be written.
+        segments: Files that have the others.
     """
 
     def __init__(
-        self, state: State, lock: Any, before: dict[str, Any] | None, *, moving: bool
+        self, ring: Ring, lock: Any, before: dict[str, Any] | None, *, moving: bool, room: float
     ) -> None:
-        self._rows, self._lock, self.moving = state.rows, lock, moving
-        self._ring = tuple(map(state.word, (w.RING_START, w.BASE_ID, w.RING_CAPACITY)))
-        self.oldest, self.stop = ring_range(state)
-        self.start = self.oldest if before is None else max(self.oldest, before["stop"])
-        self.last = state.lanes[:, w.LANE_LAST].tolist()
-        self.changed = self._may_change(before)
-        self.arrays = {
-            name: [part.to("cpu", copy=moving) for part in parts]
-            for name, parts in self._everything_else(state).items()
-        }
-        # demonstrations stay as they are: there is nothing to copy
-        self.arrays["demonstrations"] = [state.rows[: num_demonstrations(state)].cpu()]
+        self.ring, self.stop = ring, ring.stop
+        self.start = ring.oldest if before is None else max(ring.oldest, before["stop"])
+        before_it = [] if before is None else before["segments"]
+        self.segments = [segment for segment in before_it if segment["stop"] > ring.oldest]
+        self._lock, self._moving = lock, moving
         self._next = self.start
         self._taken: deque[Tensor] = deque()
-        self._most = math.inf  # pieces that wait where rows are
-        if moving and state.rows.is_cuda and (free := free_memory(state.rows.device)) is not None:
-            self._most = SHARE * free // max(PIECE, state.rows.shape[1])
+        self._room, self._largest = room, max(PIECE, ring.memory.shape[1])
 
-    def rows(self) -> Iterator[memoryview]:
-        """Rows `start` ... `stop`, once, in pieces."""
+    def parts(self) -> Iterator[memoryview]:
+        """All of them, once."""
         while (piece := self._take()) is not None:
             yield bytes_of(piece)
 
     def make_way(self, next_id: int | None) -> None:
-        """Rows up to id `next_id` are about to be written; the lock is held.
+        """Those up to id `next_id` are about to be written; the lock is held.
 
         What they overwrite is copied, on the device where it is: the host does not wait for it.
         Where a GPU has no room for that, and half of what was free when the save began is room, it
@@ -83,7 +75,7 @@ class Snapshot:
         Args:
             next_id: None if it is not known.
         """
-        stop = self.stop if next_id is None else min(next_id - self._ring[2], self.stop)
+        stop = self.stop if next_id is None else min(next_id - self.ring.size, self.stop)
         while self._next < stop:
             self._taken.append(self._copy(stop))
 
@@ -96,27 +88,65 @@ class Snapshot:
         return piece.cpu()
 
     def _copy(self, stop: int) -> Tensor:
-        """The next rows, at most to id `stop`, copied where they are."""
-        first, count = next(self._runs(self._next, stop))
-        if self.moving:
-            count = min(count, max(1, PIECE // self._rows.shape[1]))
-        piece = self._rows[first : first + count]
-        place = piece.device if len(self._taken) < self._most else "cpu"
+        """The next ones, at most to id `stop`, copied where they are."""
+        memory, run = self.ring.memory, next(self.ring.runs(self._next, stop))
+        count = run.stop - run.start
+        if self._moving:
+            count = min(count, max(1, PIECE // memory.shape[1]))
+        piece = memory[run.start : run.start + count]
+        fits = (len(self._taken) + 1) * self._largest <= self._room
+        place = piece.device if fits else "cpu"
         try:
-            copied = piece.to(place, copy=self.moving)
+            copied = piece.to(place, copy=self._moving)
         except torch.OutOfMemoryError:
             copied = piece.to("cpu", copy=True)
         self._next += count  # not before: a piece that could not be copied is still to be taken
         return copied
 
-    def _runs(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """First slot and number of slots of each run of ring ids in a range."""
-        ring_start, base, capacity = self._ring
-        while start < stop:
-            slot = (start - base) % capacity
-            count = min(stop - start, capacity - slot)
-            yield ring_start + slot, count
-            start += count
+
+class Snapshot:
+    """What a save writes.
+
+    Args:
+        state: Of the buffer; its lock is held.
+        lock: Of the buffer.
+        before: The manifest of the save to add to; None to write all.
+        moving: Whether the buffer goes on meanwhile, so that everything must be copied.
+
+    Attributes:
+        rows, frames: Of the rings, but for what has been written before.
+        changed: Ids of rows written before that may differ from what was saved of them, and of
+            rows that may change before they are written.
+        last: The newest row of each lane.
+        arrays: All that is saved besides, by name; each in one or more parts.
+    """
+
+    def __init__(
+        self, state: State, lock: Any, before: dict[str, Any] | None, *, moving: bool
+    ) -> None:
+        self.moving, self.keeps_frames = moving, state.keeps_frames
+        self.rows, self.frames = (
+            Pieces(ring, lock, written, moving=moving, room=_room(ring, state))
+            for ring, written in (
+                (ring_of_rows(state), before),
+                (ring_of_frames(state), before and before.get("frames")),
+            )
+        )
+        self.last = state.lanes[:, w.LANE_LAST].tolist()
+        self.changed = self._may_change(before)
+        self.arrays = {
+            name: [part.to("cpu", copy=moving) for part in parts]
+            for name, parts in self._everything_else(state).items()
+        }
+        # demonstrations stay as they are: there is nothing to copy
+        self.arrays["demonstrations"] = [state.rows[: num_demonstrations(state)].cpu()]
+        if self.keeps_frames:
+            self.arrays["demonstration_frames"] = [state.frames[: self.frames.ring.start].cpu()]
+
+    def make_way(self, next_id: int | None, next_frame: int | None) -> None:
+        """Rows and frames up to these ids are about to be written, see `Pieces.make_way`."""
+        self.rows.make_way(next_id)
+        self.frames.make_way(next_frame)
 
     def _may_change(self, before: dict[str, Any] | None) -> list[int]:
         """Ids of rows that are written apart from the others.
@@ -124,10 +154,11 @@ class Snapshot:
         The last row of a lane is told of its successor, or that its episode was cut, after it was
         saved; nothing else of a row ever changes.
         """
+        rows = self.rows
         candidates = set(self.last) if self.moving else set()
         if before is not None:
-            candidates |= {row for row in (*before["last"], *before["changed"]) if row < self.start}
-        return sorted(row for row in candidates if self.oldest <= row < self.stop)
+            candidates |= {row for row in (*before["last"], *before["changed"]) if row < rows.start}
+        return sorted(row for row in candidates if rows.ring.oldest <= row < rows.stop)
 
     def _everything_else(self, state: State) -> dict[str, list[Tensor]]:
         ids = torch.tensor(self.changed, dtype=torch.int64, device=state.words.device)
@@ -147,7 +178,18 @@ class Snapshot:
             values = getattr(state, name)
             arrays[name] = [values[:0]]
             if len(values):  # in the order of ids
-                runs = self._runs(self.oldest, self.stop)
-                ring = (values[first : first + count] for first, count in runs)
-                arrays[name] = [values[:pinned], *ring, values[pinned:held]]
+                ring = self.rows.ring
+                live = (values[run] for run in ring.runs(ring.oldest, ring.stop))
+                arrays[name] = [values[:pinned], *live, values[pinned:held]]
+        if state.keeps_frames:
+            arrays["frame_words"] = [state.frame_words[CHANGING_FRAMES]]
+            arrays["stacks"] = [state.stacks]
         return arrays
+
+
+def _room(ring: Ring, state: State) -> float:
+    """Bytes that pieces of a ring may wait in where it is; on a GPU, its part of their share."""
+    memory = ring.memory
+    if not memory.is_cuda or (free := free_memory(memory.device)) is None:
+        return math.inf
+    return SHARE * free * memory.nbytes / (state.rows.nbytes + state.frames.nbytes)

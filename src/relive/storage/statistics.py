@@ -36,6 +36,7 @@ COUNTERS = {
     "sorts": w.SORTS,
     "range_rows_gone": w.RANGE_ROWS_GONE,
     "empty_samples": w.EMPTY_SAMPLES,
+    "evicted_rows": w.EVICTED_ROWS,
     "progress": w.PROGRESS,
 }
 
@@ -87,6 +88,7 @@ def stats(numbers: Tensor) -> dict[str, Any]:
     sorts                      by rank
     range_rows_gone            rows asked for by sample_range that were overwritten
     empty_samples              batches of nothing, on CUDA, where they are not refused
+    evicted_rows               rows dropped before their time, to keep frames of newer ones
     rescales                   changes of the mass scale, each a pass over the tree
     progress, beta             training samples so far, and beta there (None: not prioritized)
     max_priority               largest leaf any update has set (None: none yet)
@@ -104,7 +106,8 @@ def stats(numbers: Tensor) -> dict[str, Any]:
     words: list[int] = numbers[: w.NUM_WORDS].tolist()
     reals: list[float] = numbers[: w.NUM_WORDS].view(torch.float64).tolist()
     demonstrations = words[w.DEMO_COUNT] + words[w.DEMO_ADDED]
-    oldest = max(words[w.BASE_ID], words[w.NEXT_ID] - words[w.RING_CAPACITY])
+    first = max(words[w.BASE_ID], words[w.OLDEST_ID])
+    oldest = max(first, words[w.NEXT_ID] - words[w.RING_CAPACITY])
     size = words[w.NEXT_ID] - oldest + demonstrations
     prioritized = words[w.WEIGHTING] != w.UNIFORM
     result: dict[str, Any] = {

@@ -4,6 +4,9 @@ Steps are counted as they are given. With flags in host memory that is exact; of
 the worst is assumed: under a next-step autoreset every other step could be a fake one, and n - 1
 steps of each lane wait for their windows. Priorities are not known: rows of priority 0 count.
 
+Where frames are kept once, rows may be dropped before their time (`ops.frames`): what is held for
+sure are as many as there is room for if every frame that is given is new.
+
 E  lanes (environments)    T  steps in time    L  lanes that are given steps
 """
 
@@ -36,7 +39,8 @@ class Arrivals:
         self._capacity = words[w.RING_CAPACITY]
         self._room = words[w.RING_START]  # of slots, for demonstrations
         self._pinned: int = words[w.DEMO_COUNT] + words[w.DEMO_ADDED]
-        oldest = max(words[w.BASE_ID], words[w.NEXT_ID] - self._capacity)
+        self._kept = _rows_with_frames(state, drops=self._drops)
+        oldest = max(words[w.BASE_ID], words[w.OLDEST_ID], words[w.NEXT_ID] - self._capacity)
         self._others = words[w.NEXT_ID] - oldest  # rows of no lane
         self._steps = lanes[:, w.LANE_COUNT].copy()  # real ones of each lane, at least
         self._waiting = self._steps.copy()  # at most
@@ -51,7 +55,7 @@ class Arrivals:
     def rows(self) -> int:
         """Rows held, at least."""
         online: int = min(self._capacity, self._others + int(self._rows.sum()))
-        return self._pinned + online
+        return self._pinned + (online if self._kept is None else min(online, self._kept))
 
     def add(self, ended: NDArray[np.bool_] | None) -> None:
         """A step of every lane.
@@ -107,7 +111,12 @@ class Arrivals:
     def flush(self, lanes: range) -> None:
         """Some lanes are closed."""
         own = slice(lanes.start, lanes.stop)
-        self._waiting[own], self._resets[own], self._is_certain[own] = 0, False, True
+        self._resets[own], self._is_certain[own] = False, True
+        self.cut(lanes)
+
+    def cut(self, lanes: range) -> None:
+        """What waits in some lanes becomes rows; a fake step that is due stays due."""
+        self._waiting[lanes.start : lanes.stop] = 0
         self._count()
 
     def add_rows(self, count: int) -> None:
@@ -125,6 +134,26 @@ class Arrivals:
 
     def _count(self) -> None:
         self._rows = np.maximum(self._rows, self._steps - self._waiting)
+
+
+def _rows_with_frames(state: State, *, drops: bool) -> int | None:
+    """How many rows are never dropped for want of frames; None if no frames are kept once.
+
+    Each step has 2 k frames at most. The newest steps, whose frames there is room for, are rows but
+    for those that wait, and for fake ones, of which no two follow each other in a lane.
+
+    Args:
+        drops: whether there may be fake steps.
+    """
+    if not state.keeps_frames:
+        return None
+    words: list[int] = state.frame_words.tolist()
+    lanes, n_step = state.pending.shape[:2]
+    room = words[w.NUM_FRAMES] - words[w.FRAME_START] - words[w.FRAMES_BEHIND]
+    steps = room // (2 * words[w.STACK])
+    if drops:
+        steps = (steps - lanes) // 2
+    return max(0, steps - (n_step - 1) * lanes)
 
 
 def fakes(

@@ -16,10 +16,12 @@ from torch import Tensor
 
 from relive.arrays import as_tensor
 from relive.errors import InputError
+from relive.frames import most_at_once
 from relive.gpu.capture import is_captured, refuse_capture
 from relive.gpu.pinned import Slots
 from relive.gpu.transfer import moved
 from relive.ops.dispatch import prepare
+from relive.ops.pack.reference import pack
 from relive.writing import autoreset as resets
 from relive.writing.arrivals import Arrivals
 from relive.writing.intake import Intake
@@ -51,7 +53,11 @@ class DeviceIntake(Intake):
         self._device = state.words.device
         self.refresh()
         self._slots = Slots(self.steps.nbytes, self._device, STEPS_SENT)
-        self._sent = torch.zeros_like(self.steps, device=self._device)
+        num_envs = len(self.steps)
+        steps = most_at_once(num_envs) if state.keeps_frames else num_envs
+        shape = steps, layout.row_bytes
+        self._together = torch.zeros(shape, dtype=torch.uint8, device=self._device)
+        self._sent = self._together[:num_envs]
         self._columns: list[PackedColumn] | None = None  # of a step that is on the device
         self._ended: NDArray[np.bool_] | None = None
         self._was_captured = False
@@ -99,19 +105,21 @@ class DeviceIntake(Intake):
     def write(self) -> None:
         """Write the step that was taken; in a captured graph, those of its replays."""
         if self._columns is None:
-            self._ops.write(self._state, self._send())
+            self._ops.write(self._state, self._as_rows(self._send(), self._lanes))
+        elif self._rows is not None:
+            pack(self._sent, self._columns)
+            self._ops.write(self._state, self._as_rows(self._sent, self._lanes))
         else:
-            lanes = range(len(self.steps))
             self._ops.extend(
                 self._state,
                 self._columns,
-                len(lanes),
-                lanes,
+                len(self._lanes),
+                self._lanes,
                 self.staging,
                 ready_made=False,
                 close=False,
             )
-            self._columns = None
+        self._columns = None
         self._count_out_of_range(self._out_of_range)
         self._out_of_range = 0  # its memory is let go of
         if not self._is_captured():
@@ -162,7 +170,7 @@ class DeviceIntake(Intake):
 
     def memory(self) -> list[Tensor]:
         """As `Intake.memory`."""
-        return [self._sent]
+        return [self._together, *([] if self._rows is None else [self._rows])]
 
     def refresh(self) -> None:
         """The state is new, or has been replaced: look at it (waits)."""
@@ -173,6 +181,11 @@ class DeviceIntake(Intake):
     def forget(self) -> None:
         """The state has been cleared."""
         self._arrivals.clear()
+
+    def _cut(self, lanes: range) -> None:
+        super()._cut(lanes)
+        if not self._is_captured():
+            self._arrivals.cut(lanes)
 
     def _is_captured(self) -> bool:
         captured = is_captured(self._device)

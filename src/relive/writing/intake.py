@@ -11,7 +11,9 @@ import numpy as np
 from torch import Tensor
 
 from relive.errors import InputError
+from relive.frames import at_once
 from relive.ops import words as w
+from relive.ops.pack.reference import pack
 from relive.ops.window.reference import num_rows
 from relive.storage import memory
 from relive.writing import autoreset as resets
@@ -36,7 +38,7 @@ class Intake:
         steps: uint8 [E, row_bytes] of it, the step of every environment that was taken last.
 
     Args:
-        layout: of the rows.
+        layout: of packed steps.
         resets: how environments reset, see `autoreset.MODES`.
     """
 
@@ -47,12 +49,14 @@ class Intake:
         self._state, self._ops, self._layout, self._resets = state, operations, layout, resets
         self.staging = memory.allocate_staging(layout, num_envs)
         self.steps = self.staging[:num_envs]
+        self._together = self.staging  # where steps are packed whose frames are looked at
         self._packer = Packer(layout, self.steps, (num_envs,))
         self._bare_packer = Packer(layout, self.steps, ()) if num_envs == 1 else self._packer
         ends = slice(layout.columns["terminated"].offset, layout.columns["truncated"].offset + 1)
         self._ends = self.steps[:, ends].numpy()  # they lie side by side
-        self._one_env = num_envs == 1
+        self._lanes, self._one_env = range(num_envs), num_envs == 1
         self._out_of_range: int | Tensor = 0
+        self._rows = memory.allocate_rows(state) if state.keeps_frames else None
 
     def take(
         self,
@@ -86,7 +90,8 @@ class Intake:
 
     def write(self) -> None:
         """Write the step that was taken."""
-        self._ops.write(self._state, self.steps)
+        rows = self.steps if self._rows is None else self._as_rows(self.steps, self._lanes)
+        self._ops.write(self._state, rows)
         self._count_out_of_range(self._out_of_range)
 
     def stream(self, values: Mapping[str, Any], num_lanes: int | None, *, on_host: bool) -> Stream:  # noqa: ARG002 - here all is
@@ -95,15 +100,20 @@ class Intake:
 
     def extend(self, piece: Piece, lanes: range, *, ready_made: bool) -> None:
         """Write a piece of a stream; close the lanes after the last, unless rows are ready-made."""
-        self._ops.extend(
-            self._state,
-            piece.columns,
-            piece.steps,
-            lanes,
-            self.staging,
-            ready_made=ready_made,
-            close=piece.is_last and not ready_made,
-        )
+        close = piece.is_last and not ready_made
+        if self._rows is not None:
+            self._part(lanes, ready_made=ready_made)
+            self._extend_frames(piece, lanes, ready_made=ready_made, close=close)
+        else:
+            self._ops.extend(
+                self._state,
+                piece.columns,
+                piece.steps,
+                lanes,
+                self.staging,
+                ready_made=ready_made,
+                close=close,
+            )
         self._count_out_of_range(piece.out_of_range)
 
     def end_episode(self, lanes: range) -> None:
@@ -144,6 +154,64 @@ class Intake:
         raise InputError(
             f"final_obs belongs to autoreset='same_step'; this buffer has {self._resets!r}"
         )
+
+    def _as_rows(self, steps: Tensor, lanes: range) -> Tensor:
+        """Packed steps as rows; that is something else where frames are kept once."""
+        if self._rows is None:
+            return steps
+        rows = self._rows[: len(steps)]
+        self._ops.intern(self._state, steps, rows, lanes)
+        return rows
+
+    def _part(self, lanes: range, *, ready_made: bool) -> None:
+        """Lanes that are given nothing meanwhile let go of frames, which are not kept for ever.
+
+        Their episodes end here, as truncated, if steps of theirs wait; ready-made rows pass by what
+        waits in their own lanes.
+        """
+        every = self._lanes
+        others = [some for some in (every[: lanes.start], every[lanes.stop :]) if some]
+        if self._state.pending.shape[1] > 1:
+            for some in [every] if ready_made else others:
+                self._cut(some)
+        for some in others:
+            self._state.stacks[some.start : some.stop].fill_(-1)
+
+    def _cut(self, lanes: range) -> None:
+        """As `end_episode`, but that a fake step which is due stays due."""
+        due = self._state.lanes[lanes.start : lanes.stop, w.LANE_RESET]
+        before = due.clone()
+        self._ops.flush(self._state, lanes)
+        due.copy_(before)
+
+    def _extend_frames(self, piece: Piece, lanes: range, *, ready_made: bool, close: bool) -> None:
+        """As `extend`, some steps at a time: they are packed, and their frames looked at."""
+        together = at_once(len(lanes))
+        for first in range(0, piece.steps, together):
+            stop = min(first + together, piece.steps)
+            steps = self._packed_steps(piece, first, stop)
+            rows = self._as_rows(steps, lanes)
+            self._ops.extend(
+                self._state,
+                [(0, rows.shape[1], rows)],
+                stop - first,
+                lanes,
+                rows,  # where they are packed already
+                ready_made=ready_made,
+                close=close and stop == piece.steps,
+            )
+        if ready_made:  # steps that come next have no discount yet
+            discount = self._layout.columns["discount"]
+            self._together[:, discount.offset : discount.offset + discount.nbytes] = 0
+
+    def _packed_steps(self, piece: Piece, first: int, stop: int) -> Tensor:
+        """Steps first...stop - 1 of a piece, packed."""
+        steps = self._together[: stop - first]
+        pack(
+            steps,
+            [(o, size, v.reshape(piece.steps, -1)[first:stop]) for o, size, v in piece.columns],
+        )
+        return steps
 
     def _count_out_of_range(self, number: int | Tensor) -> None:
         if isinstance(number, Tensor) or number:

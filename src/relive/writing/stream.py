@@ -81,7 +81,8 @@ class Stream:
         self._times = given[0]
         self._lanes = num_lanes or 1
         self._on_host = on_host
-        self._longest = max(1, PIECE_BYTES // (self._lanes * layout.row_bytes))
+        step_bytes = layout.next_offset + layout.next_bytes  # without padding: on all devices alike
+        self._longest = max(1, PIECE_BYTES // (self._lanes * step_bytes))
         self._columns = check_columns(layout, values, given)
         if "discount" in values:
             _require_discounts(self._columns)

@@ -20,8 +20,8 @@ VERSIONS = {"installed": None} | {
     folder.name: folder for folder in sorted((ROOT / "build").glob("triton-[0-9]*"))
 }
 SOME = {
-    80: ["proportional, largest now", "ranks"],
-    90: ["uniform, reuse tracked", "proportional", "many lanes"],
+    80: ["proportional, largest now", "ranks", "stacks, many lanes"],
+    90: ["uniform, reuse tracked", "proportional", "many lanes", "stacks"],
 }
 
 pytestmark = [

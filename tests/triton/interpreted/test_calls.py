@@ -44,6 +44,8 @@ def budget(buffer, case):
         "set_leaves": 1,
         "rebuild": levels,
         "sort_by_rank": 5 + levels,
+        "intern": 3,
+        "evict": 1,
     }[case.operation]
 
 
@@ -62,7 +64,7 @@ def tensors(values):
 
 def arenas(case):
     """What a case writes into, apart from the state."""
-    place = {"sample": 0, "gather": 1}.get(case.operation)
+    place = {"sample": 0, "gather": 1, "intern": 1}.get(case.operation)
     return [] if place is None else [case.arguments[place]]
 
 

@@ -147,7 +147,7 @@ def test_wherever_in_a_call_it_comes_the_call_is_made_once(
     least = 0 if fault == "no memory" and call in WITHOUT_MEMORY else 1
     least = 0 if fault == "no start" and call in WITHOUT_KERNELS else least
     while failed:
-        at += 1 + at // 10  # a pass over the whole state takes memory a hundred times
+        at += 1 + at // 20  # a pass over the whole state takes memory a hundred times
         rng = np.random.default_rng(5)
         cpu, gpu = pair(spec)
         both(device, cpu, gpu, "extend", {**steps(rng, 22, 2), "env": None})

@@ -312,7 +312,7 @@ def test_a_save_leaves_half_of_a_device_to_others(device, tmp_path, monkeypatch)
         device.free = 2 * 3 * row_bytes
         done = buffer.save(tmp_path / "saved", background=True)
         kept, _ = buffer._saver._running
-        assert [piece.is_cuda for piece in kept._taken] == [True] * 3 + [False] * 4
+        assert [piece.is_cuda for piece in kept.rows._taken] == [True] * 3 + [False] * 4
         device.free = 70 << 30
         buffer.extend(**given.times_there)
     done.result()

@@ -7,22 +7,25 @@ import torch
 
 from relive import Field
 from relive.batch import BatchLayout
-from relive.fields import RowLayout
 from relive.ops.gather.layout import AS_WORDS, PIECE, SHORT, TILE_WORDS, gather_layout, unit_of
+from relive.storage.memory import layouts
 from relive.storage.ring import column_words
 
 ROWS = {
     "flat": {"obs": Field((17,)), "action": Field((6,))},
     "bytes": {"obs": Field((301,), torch.uint8), "action": Field((), torch.int64)},
     "images": {"obs": Field((4, 84, 84), store=torch.uint8), "action": Field((), torch.int64)},
+    "small stacks": {"obs": Field((3, 5), torch.int16, stack=3), "action": Field()},
+    "stacks": {"obs": Field((4, 84, 84), store=torch.uint8, stack=4), "action": Field()},
     "long": {"obs": Field((9000,)), "action": Field((5,), torch.int16)},
 }
 
 
 def cut(fields):
-    row = RowLayout(fields, 32)
-    columns = BatchLayout(row).gathered
-    return gather_layout(row.row_bytes, [list(column_words(column)) for column in columns])
+    step, row = layouts(fields, "cuda")
+    columns = BatchLayout(step).gathered
+    words = [list(column_words(column, row.columns[column.name])) for column in columns]
+    return gather_layout(row.row_bytes, words)
 
 
 @pytest.mark.parametrize("fields", ROWS.values(), ids=ROWS)
@@ -30,11 +33,13 @@ def test_the_pieces_of_a_field_cover_it_once(fields):
     layout = cut(fields)
     taken = []
     for field in layout.fields:
-        numbers = field.nbytes // field.unit
-        pieces = range(field.piece, field.piece + -(-numbers // field.span))
-        assert numbers * field.unit == field.nbytes
-        assert field.span == PIECE if field.piece else len(pieces) == 1
-        taken += [piece for piece in pieces if piece > 0]
+        frames = field.stack or 1
+        numbers = field.nbytes // field.unit // frames
+        pieces = range(field.piece, field.piece + field.parts)
+        assert numbers * field.unit * frames == field.nbytes
+        assert field.parts == frames * -(-numbers // field.span)
+        assert field.span == PIECE if field.piece else field.parts == frames
+        taken += [piece for piece in pieces if field.piece > 0]
     assert sorted(taken) == list(range(1, layout.pieces))
 
 
@@ -59,4 +64,6 @@ def test_a_tile_is_a_power_of_two_of_rows_and_fits(name, count):
     assert rows & (rows - 1) == 0
     assert rows * layout.row_words <= TILE_WORDS
     assert rows * tiles < 2 * count
-    assert (rows, tiles) == (1, 1) or layout.row_bytes <= SHORT
+    assert (rows, tiles) == (1, 1) or (layout.row_bytes <= SHORT and layout.pieces == 1)
+    for field in layout.fields:
+        assert not field.stack or rows * field.span * field.unit <= 4 * TILE_WORDS

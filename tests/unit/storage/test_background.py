@@ -28,21 +28,6 @@ from tests.unit.storage.test_saving import (
 )
 
 
-@pytest.fixture
-def disk(monkeypatch):
-    """A disk that takes nothing until it is opened."""
-    opened = threading.Event()
-    write_all = files.write_all
-
-    def slow(file, chunk):
-        assert opened.wait(60)
-        write_all(file, chunk)
-
-    monkeypatch.setattr(files, "write_all", slow)
-    yield opened
-    opened.set()
-
-
 @pytest.mark.parametrize("calls_meanwhile", [1, 30, 300])
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_what_happens_meanwhile_is_not_in_it(spec, calls_meanwhile, tmp_path, disk):

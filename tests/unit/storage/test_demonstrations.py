@@ -164,7 +164,7 @@ def test_a_pin_that_cannot_be_meant_is_refused(
 
 def test_rows_cannot_be_pinned_after_some_were_overwritten(kernels: str) -> None:
     buffer = write(ReplayBuffer(10, FIELDS, kernels=kernels), range(13))
-    with refused(buffer, InputError, r"there are 10 \(and 3 have been overwritten\)"):
+    with refused(buffer, InputError, r"there are 10 \(and 3 are gone\)"):
         buffer.pin_demonstrations(10)
 
 

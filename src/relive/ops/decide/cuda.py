@@ -22,6 +22,7 @@ from relive.ops import words as w
 from relive.ops.nodes.cuda import INFINITY, mass_of, real, store_real
 from relive.ops.power.cuda import power64, power_of_two
 from relive.ops.tree.cuda import add_masses, mass_change
+from relive.ops.window.cuda import oldest_before
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,7 +38,7 @@ def held_slots(words, ids):
     """The slot of each id, int64 [B]; -1 where there is no such row (any more)."""
     base, next_id = tl.load(words + w.BASE_ID), tl.load(words + w.NEXT_ID)
     size, end = tl.load(words + w.RING_CAPACITY), tl.load(words + w.CAPACITY)
-    oldest = tl.maximum(base, next_id - size)
+    oldest = oldest_before(words, next_id)
     slot = tl.load(words + w.RING_START) + (oldest - base) % size + (ids - oldest)
     slot = tl.where(slot < end, slot, slot - size)
     count = tl.load(words + w.DEMO_COUNT)

@@ -56,6 +56,8 @@ def weigh(
 def fill_batch(
     words,
     rows,
+    frames,
+    frame_words,
     leaves,
     ids,
     arena,
@@ -76,6 +78,7 @@ def fill_batch(
     TOGETHER: tl.constexpr,
     TILES: tl.constexpr,
     WEIGHED_TOGETHER: tl.constexpr,
+    FRAME_BYTES: tl.constexpr,
     LAYOUT: tl.constexpr,
 ):
     """The first programs weigh and count what was drawn, the others copy."""
@@ -105,6 +108,8 @@ def fill_batch(
             copy_rows(
                 words,
                 rows,
+                frames,
+                frame_words,
                 ids_in(ids),
                 arena,
                 begin + tile * TOGETHER,
@@ -118,4 +123,5 @@ def fill_batch(
                 NUM_FIELDS,
                 PIECES,
                 TOGETHER,
+                FRAME_BYTES,
             )

@@ -11,6 +11,7 @@ from relive.fields import NO_CONVERSION
 from relive.ops import words as w
 from relive.ops.compiled import copy_bytes, copy_value, helper, int64_pointer, prefetch
 from relive.ops.convert.cpu import convert
+from relive.ops.frames.cpu import frame_at, frame_words_of
 
 GATHER_ROWS, GATHER_BYTES = 32, 1 << 14  # at most, that are copied while the next are fetched
 LARGE_BYTES = 1 << 24  # of a field of a batch: more than a core's caches hold
@@ -55,6 +56,23 @@ def gather_values(target: Any, source: Any, slots: Any, row_bytes: Any, nbytes: 
 
 
 @helper
+def gather_stacks(words: Any, source: Any, slots: Any, target: Any, column: Any) -> None:
+    """Copy the frames whose ids are in one column of the rows, one behind the other."""
+    frames = frame_words_of(words)
+    stack, conversion = column[w.COLUMN_STACK], column[w.COLUMN_CONVERSION]
+    stored, nbytes = column[w.COLUMN_BYTES] // stack, column[w.COLUMN_BATCH_BYTES] // stack
+    for i in range(slots.shape[0]):
+        ids = carray(int64_pointer(source + slots[i] * words[w.ROW_BYTES]), stack)
+        for place in range(stack):
+            frame = frame_at(words, frames, ids[place])
+            if conversion == NO_CONVERSION:
+                copy_bytes(target, frame, nbytes)
+            else:
+                convert(conversion, target, frame, stored, False)
+            target += nbytes
+
+
+@helper
 def gather_columns(words: Any, slots: Any, arena: Any, first: Any, total: Any) -> None:
     """Copy every gathered field of the rows into an arena of `total`, from row `first` on.
 
@@ -75,7 +93,11 @@ def gather_columns(words: Any, slots: Any, arena: Any, first: Any, total: Any) -
             stored = columns[c, w.COLUMN_BYTES]
             nbytes = columns[c, w.COLUMN_BATCH_BYTES]
             conversion = columns[c, w.COLUMN_CONVERSION]
-            if conversion == NO_CONVERSION:
+            if columns[c, w.COLUMN_STACK] > 0:
+                gather_stacks(
+                    words, source, slots[start:stop], block + (first + start) * nbytes, columns[c]
+                )
+            elif conversion == NO_CONVERSION:
                 gather_values(
                     block + (first + start) * nbytes, source, slots[start:stop], row_bytes, nbytes
                 )

@@ -28,6 +28,7 @@ import triton.language as tl
 
 from relive.ops import words as w
 from relive.ops.pack.cuda import place_of
+from relive.ops.window.cuda import oldest_before, ring_slot
 
 
 def plan_words(num_lanes: int, times: int) -> int:
@@ -51,13 +52,6 @@ def first_id_at(plan, time, lane, LANES: tl.constexpr):
 def begin_at(plan, times, time, lane, LANES: tl.constexpr):
     """Where the time is at which the episode of a step begins."""
     return first_id_at(plan, times + 1 + time, lane, LANES)
-
-
-@triton.jit
-def ring_slot(words, row_id):
-    """Slot of a row of the ring."""
-    ring = (row_id - tl.load(words + w.BASE_ID)) % tl.load(words + w.RING_CAPACITY)
-    return tl.load(words + w.RING_START) + ring
 
 
 @triton.jit
@@ -186,7 +180,7 @@ def move_lanes(
     TILE_LANES: tl.constexpr,
 ):
     """Bring the words of the lanes up to date."""
-    oldest = tl.maximum(tl.load(words + w.BASE_ID), next_id - tl.load(words + w.RING_CAPACITY))
+    oldest = oldest_before(words, next_id)
     for tile in range(0, LANES, TILE_LANES):
         lane = tile + tl.arange(0, TILE_LANES)
         known = lane < LANES

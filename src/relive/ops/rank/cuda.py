@@ -22,6 +22,7 @@ from relive.ops.launch import blocks, launch
 from relive.ops.nodes.cuda import bit_length, lowest_total, mass_of, real, roomy_scale
 from relive.ops.power.cuda import power, power_of_two
 from relive.ops.tree.cuda import rebuild
+from relive.ops.window.cuda import oldest_of_ring
 
 if TYPE_CHECKING:
     from relive.ops.state import State
@@ -33,9 +34,7 @@ SMALLEST = tl.constexpr(w.SMALLEST_LEAF)
 @triton.jit
 def num_live(words):
     """Rows of the ring."""
-    next_id = tl.load(words + w.NEXT_ID)
-    oldest = tl.maximum(tl.load(words + w.BASE_ID), next_id - tl.load(words + w.RING_CAPACITY))
-    return next_id - oldest
+    return tl.load(words + w.NEXT_ID) - oldest_of_ring(words)
 
 
 @triton.jit

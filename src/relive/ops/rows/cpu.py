@@ -69,7 +69,7 @@ def retire(words: Any, row_id: Any) -> None:
     """Count how often the row was drawn whose slot `row_id` takes, if there is one."""
     slot = ring_slot(words, row_id)
     uses = carray(int32_pointer(words[w.USES]), words[w.CAPACITY])
-    if row_id - words[w.BASE_ID] >= words[w.RING_CAPACITY]:
+    if row_id - words[w.RING_CAPACITY] >= max(words[w.BASE_ID], words[w.OLDEST_ID]):
         counts = carray(int64_pointer(words[w.REUSE_COUNTS]), w.HISTOGRAM_BINS)
         counts[bit_length(np.int64(uses[slot]))] += 1
     uses[slot] = 0
@@ -92,7 +92,8 @@ def distance_between(row_id: Any, previous: Any) -> Any:
 def link_back(words: Any, row: Any, row_id: Any, previous: Any) -> None:
     """Tell the row before a new one, if it is still held, how far away its successor is."""
     distance = distance_between(row_id, previous)
-    if distance > 0 and distance < words[w.RING_CAPACITY] and previous >= words[w.BASE_ID]:
+    first = max(words[w.BASE_ID], words[w.OLDEST_ID])
+    if distance > 0 and distance < words[w.RING_CAPACITY] and previous >= first:
         before = row - distance * words[w.ROW_BYTES]
         if before < words[w.ROWS] + words[w.RING_START] * words[w.ROW_BYTES]:
             before += words[w.RING_CAPACITY] * words[w.ROW_BYTES]

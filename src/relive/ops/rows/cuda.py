@@ -13,9 +13,10 @@ import triton.language as tl
 
 from relive.fields import LAST_LINK
 from relive.ops import words as w
-from relive.ops.lanes.cuda import begin_at, first_id_at, lane_words_of, ring_slot
+from relive.ops.lanes.cuda import begin_at, first_id_at, lane_words_of
 from relive.ops.nodes.cuda import bit_length
 from relive.ops.pack.cuda import BYTES, WORDS, load_words, place_of
+from relive.ops.window.cuda import oldest_before, ring_slot
 
 FARTHEST = tl.constexpr(LAST_LINK)
 FLOATS = tl.constexpr(tl.pointer_type(tl.float32))
@@ -197,7 +198,8 @@ def count_reuse(words, uses, reuse_counts, row_id, first_id, slot, is_row):
     capacity = tl.load(words + w.RING_CAPACITY)
     is_oldest = is_row & (row_id - first_id < capacity)  # of the new rows of this slot
     drawn = tl.load(uses + slot, mask=is_oldest, other=0).to(tl.int64)
-    replaces = is_row & (row_id - tl.load(words + w.BASE_ID) >= capacity)
+    first = tl.maximum(tl.load(words + w.BASE_ID), tl.load(words + w.OLDEST_ID))
+    replaces = is_row & (row_id - capacity >= first)
     tl.atomic_add(reuse_counts + bit_length(drawn), 1, mask=replaces, sem="relaxed")
     tl.debug_barrier()
     tl.store(uses + slot, 0, mask=is_oldest)
@@ -257,7 +259,7 @@ def build_rows(
     time = item // LANES + first_time
     is_row = time < times
     first_id, next_id = tl.load(plan), tl.load(words + w.NEXT_ID)
-    oldest = tl.maximum(tl.load(words + w.BASE_ID), next_id - tl.load(words + w.RING_CAPACITY))
+    oldest = oldest_before(words, next_id)
     own = pending + (first_lane + lane) * N_STEP * ROW_BYTES
     if READY_MADE:
         row_id, oldest_place = first_id + item, item * 0

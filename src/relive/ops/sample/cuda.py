@@ -121,6 +121,8 @@ def _fill(
         (weighers + blocks(count, together * tiles) * rows.pieces,),
         state.words,
         state.rows,
+        state.frames,
+        state.frame_words,
         state.leaves,
         ids,
         arena,
@@ -141,6 +143,7 @@ def _fill(
         TOGETHER=together,
         TILES=tiles,
         WEIGHED_TOGETHER=WEIGHED_TOGETHER,
+        FRAME_BYTES=state.frames.shape[1],
     )
 
 

@@ -32,7 +32,8 @@ def schedule(words: Any, reals: Any, start: Any) -> Any:
 @helper
 def oldest_of_ring(words: Any) -> Any:
     """Id of the oldest row of the ring; that of the next one if there is none."""
-    return max(words[w.BASE_ID], words[w.NEXT_ID] - words[w.RING_CAPACITY])
+    first = max(words[w.BASE_ID], words[w.OLDEST_ID])
+    return max(first, words[w.NEXT_ID] - words[w.RING_CAPACITY])
 
 
 @helper

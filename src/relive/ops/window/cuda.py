@@ -30,10 +30,16 @@ def schedule(words, start):
 
 
 @triton.jit
+def oldest_before(words, next_id):
+    """Id of the oldest row of a ring in which the next gets an id; that id if there is none."""
+    first = tl.maximum(tl.load(words + w.BASE_ID), tl.load(words + w.OLDEST_ID))
+    return tl.maximum(first, next_id - tl.load(words + w.RING_CAPACITY))
+
+
+@triton.jit
 def oldest_of_ring(words):
     """Id of the oldest row of the ring; that of the next one if there is none."""
-    first_held = tl.load(words + w.NEXT_ID) - tl.load(words + w.RING_CAPACITY)
-    return tl.maximum(tl.load(words + w.BASE_ID), first_held)
+    return oldest_before(words, tl.load(words + w.NEXT_ID))
 
 
 @triton.jit

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 def ring_range(state: State) -> tuple[int, int]:
     """Ids of the ring: the oldest, and one past the newest."""
     stop = state.word(w.NEXT_ID)
-    return max(state.word(w.BASE_ID), stop - state.word(w.RING_CAPACITY)), stop
+    first = max(state.word(w.BASE_ID), state.word(w.OLDEST_ID))
+    return max(first, stop - state.word(w.RING_CAPACITY)), stop
 
 
 def num_demonstrations(state: State) -> int:

@@ -153,7 +153,7 @@ def _commit(state: State, lane: int, row: Tensor, *, linked: bool) -> None:
     row_id = state.word(w.NEXT_ID)
     slot = _slot(state, row_id)
     if state.word(w.TRACK_REUSE):
-        if row_id - state.word(w.BASE_ID) >= state.word(w.RING_CAPACITY):
+        if _is_live(state, row_id - state.word(w.RING_CAPACITY)):
             state.reuse_counts[int(state.uses[slot]).bit_length()] += 1
         state.uses[slot] = 0
     state.words[w.NEXT_ID] += 1

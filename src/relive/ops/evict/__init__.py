@@ -1,0 +1,1 @@
+"""Rows dropped before their time, since frames of theirs are gone."""

@@ -1,0 +1,1 @@
+"""Frames of stacks, each kept once."""
