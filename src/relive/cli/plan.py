@@ -11,7 +11,7 @@ from relive.cli.options import console, parse
 from relive.closest import unknown
 from relive.envs.make import fields_in, make_env
 from relive.errors import ConfigError
-from relive.fields import Field
+from relive.fields import Field, stacked
 from relive.numbers import size
 from relive.sampling import Proportional, RankBased, Uniform
 from relive.storage.memory import MemoryPlan, free_memory, plan
@@ -56,6 +56,8 @@ class PlanOptions:
     """An action: its shape as a vector of floats (6), or discrete."""
     obs_store: str | None = None
     """Number format of an observation in the buffer, if another: uint8, float16 or bfloat16."""
+    stack: int = 0
+    """Frames along the first axis of an observation, each of which is kept once; 0: none are."""
     sampler: Literal["uniform", "proportional", "rank"] = "proportional"
     """How rows are drawn: proportional and rank need priorities and a tree."""
     num_envs: int = 1
@@ -106,7 +108,7 @@ def fields(options: PlanOptions) -> dict[str, Any]:
     if options.env is not None:
         env = make_env(options.env)
         try:
-            return fields_in(env)
+            return with_stack(fields_in(env), options.stack)
         finally:
             env.close()
     if options.obs_dtype not in DTYPES:
@@ -115,9 +117,15 @@ def fields(options: PlanOptions) -> dict[str, Any]:
         raise ConfigError(unknown("number format", options.obs_store, DTYPES))
     store = None if options.obs_store is None else DTYPES[options.obs_store]
     obs = Field(shape("--obs", options.obs or ""), DTYPES[options.obs_dtype], store)
-    if options.action == "discrete":
-        return {"obs": obs, "action": Field((), torch.int64)}
-    return {"obs": obs, "action": Field(shape("--action", options.action))}
+    action = Field((), torch.int64)
+    if options.action != "discrete":
+        action = Field(shape("--action", options.action))
+    return with_stack({"obs": obs, "action": action}, options.stack)
+
+
+def with_stack(fields: dict[str, Any], stack: int) -> dict[str, Any]:
+    """Fields of which the observation has so many frames; 0: as they are."""
+    return {**fields, "obs": stacked(fields["obs"], stack)} if stack else fields
 
 
 def shape(option: str, words: str) -> tuple[int, ...]:
@@ -158,11 +166,14 @@ def table(needed: MemoryPlan) -> Table:
     made.add_column("what it holds", style="dim")
     for name, what in (
         ("rows", "the transitions themselves"),
+        ("frames", "those of stacked observations, each once"),
         ("priorities", "one number a row"),
         ("tree", "sums over priorities, to draw by them"),
         ("workspace", "unfinished steps, one batch, counters"),
     ):
         count = getattr(needed, name)
+        if name == "frames" and not count:
+            continue
         made.add_row(name, size(count), f"{100 * count / needed.total:.1f} %", what)
     if needed.host:
         share = f"{100 * needed.host / needed.total:.1f} %"

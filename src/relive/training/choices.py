@@ -236,7 +236,7 @@ def _too_large(config: TrainConfig, fields: Fields) -> str:
     replay = config.replay
     needed = plan(
         replay.capacity,
-        fields,
+        replay.build_fields(fields),
         sampler=replay.build_sampler(1),
         num_envs=config.num_envs,
         n_step=replay.n_step,

@@ -18,12 +18,15 @@ from relive.agents import DQNConfig
 from relive.agents.kinds import AgentConfig, Algorithm, agent_config, algorithm_of
 from relive.declared import from_file, hold_to_types
 from relive.errors import ConfigError, InputError, shown
+from relive.fields import stacked
 from relive.sampling import Proportional, RankBased, Recent, Sampler, Uniform
 from relive.schedules import Linear
 from relive.training.demonstrations import DemosConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from relive.fields import Fields
 
 MOST_THREADS = 1024
 PRIORITIES = frozenset({"alpha", "beta", "normalize", "uniform_share"})
@@ -59,6 +62,8 @@ class ReplayConfig:
         prefetch: Batches drawn, and sent to the device, ahead of the one in use; 1 hides the copy
             to a GPU.
         n_step: Steps folded into one row.
+        stack: Frames along the first axis of an observation, each of which is kept once; 0 stores
+            observations whole.
         gamma: Discount of a step.
         alpha: Priorities: 0 draws all rows alike, 1 in proportion to |delta| (or to 1 / rank).
         beta: Priorities: exponent of the importance weights at first; 1 at the last update.
@@ -85,6 +90,7 @@ class ReplayConfig:
     batch_size: int = 64
     prefetch: int = 0
     n_step: int = 1
+    stack: int = 0
     gamma: float = 0.99
     alpha: float = 0.6
     beta: float = 0.4
@@ -105,7 +111,7 @@ class ReplayConfig:
                 f"replay.batch_size lies between 1 and replay.capacity, {self.capacity}; "
                 f"given {self.batch_size}"
             )
-        for name, least in (("prefetch", 0), ("n_step", 1), ("window_rows", 1)):
+        for name, least in (("prefetch", 0), ("n_step", 1), ("stack", 0), ("window_rows", 1)):
             if (value := getattr(self, name)) < least:
                 raise ConfigError(f"replay.{name} is at least {least}; given {value}")
         if not 0 <= self.gamma <= 1:
@@ -144,6 +150,19 @@ class ReplayConfig:
             fields = (field for field in dataclasses.fields(self) if field.name in idle)
             chosen |= {field.name: field.default for field in fields}
         return dataclasses.replace(self, **chosen)
+
+    def build_fields(self, fields: Fields) -> Fields:
+        """The fields of the buffer, of those of an environment.
+
+        Raises:
+            ConfigError: Its observations are no stacks.
+        """
+        if not self.stack:
+            return fields
+        try:
+            return {**fields, "obs": stacked(fields["obs"], self.stack)}
+        except ConfigError as error:
+            raise ConfigError(f"replay.stack: {error}") from None
 
     def build_sampler(self, planned_updates: int, accumulate: int = 1) -> Sampler:
         """The sampler, with beta reaching 1 at the last of so many updates.

@@ -63,7 +63,7 @@ def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
         buffer = ReplayBuffer.for_env(
             env,
             replay.capacity,
-            fields=fields,
+            fields=replay.build_fields(fields),
             sampler=replay.build_sampler(config.planned_updates, config.accumulate),
             window=replay.build_window(config.accumulate),
             n_step=replay.n_step,
