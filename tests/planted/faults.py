@@ -12,6 +12,7 @@ from typing import NamedTuple
 PROPERTIES = "tests/properties/test_random_calls.py"
 COMPILED = f"{PROPERTIES}::test_a_buffer_does_what_its_twin_does"
 REFERENCE = f"{PROPERTIES}::test_the_reference_does_what_the_twin_does"
+FRAMES = "tests/properties/test_frames.py"
 SAVING = "tests/unit/storage/test_saving.py"
 PINNED = "tests/unit/storage/test_demonstrations.py"
 PRIORITIES = "tests/faults/test_F05_F26_F27_F28_F33_F37_F38_priorities.py"
@@ -132,8 +133,8 @@ FAULTS = (
     Fault(
         "the oldest row of a full ring is left out",
         "ops/window/cpu.py",
-        "return max(words[w.BASE_ID], words[w.NEXT_ID] - words[w.RING_CAPACITY])",
-        "return max(words[w.BASE_ID], words[w.NEXT_ID] - words[w.RING_CAPACITY] + 1)",
+        "return max(first, words[w.NEXT_ID] - words[w.RING_CAPACITY])",
+        "return max(first, words[w.NEXT_ID] - words[w.RING_CAPACITY] + 1)",
         (f"{N_STEP}::test_F22_the_first_and_last_row_of_a_full_uniform_ring_are_drawn",),
     ),
     Fault(
@@ -420,7 +421,7 @@ FAULTS = (
         "a later save forgets the rows that have changed since",
         "storage/snapshot.py",
         '            candidates |= {row for row in (*before["last"], *before["changed"])'
-        " if row < self.start}\n",
+        " if row < rows.start}\n",
         "            pass\n",
         (SAVING,),
     ),
@@ -430,6 +431,55 @@ FAULTS = (
         "        while self._next < stop:",
         "        while False:",
         ("tests/unit/storage/test_background.py",),
+    ),
+    Fault(
+        "a frame is taken for the one that it should be, whatever it is",
+        "ops/frames/cpu.py",
+        "            if differ(frame, other, nbytes) != 0:\n                known = np.int64(-1)\n",
+        "            known += 0 * other\n",
+        (f"{FRAMES}::test_batches_are_those_of_whole_stacks_and_rows_go_with_their_frames",),
+    ),
+    Fault(
+        "rows stay although others have taken the slots of their frames",
+        "ops/frames/cpu.py",
+        "    oldest = row_id = first\n",
+        "    oldest = row_id = first\n    gone = frames[w.FRAME_BASE]\n",
+        (f"{FRAMES}::test_rows_are_dropped_before_their_time_where_episodes_are_short",),
+    ),
+    Fault(
+        "of the oldest rows one is asked for its frames",
+        "ops/frames/cpu.py",
+        "oldest + frames[w.ROWS_BEHIND]):",
+        "oldest + 1):",
+        (f"{FRAMES}::test_rows_are_dropped_before_their_time_where_episodes_are_short",),
+    ),
+    Fault(
+        "rows that were dropped are drawn",
+        "ops/frames/cpu.py",
+        "        fill(words, slot, oldest - first, np.float32(0))\n",
+        "        pass\n",
+        (f"{FRAMES}::test_rows_are_dropped_before_their_time_where_episodes_are_short",),
+    ),
+    Fault(
+        "steps wait for ever, and others take the slots of their frames",
+        "writing/intake.py",
+        "            self._part(lanes, ready_made=ready_made)\n",
+        "",
+        (f"{FRAMES}::test_batches_are_those_of_whole_stacks_and_rows_go_with_their_frames",),
+    ),
+    Fault(
+        "too few frames are copied before others take their slots",
+        "storage/saving.py",
+        "        new = most_frames(state.frame_word(w.STACK), steps)\n",
+        "        new = 0\n",
+        ("tests/unit/storage/test_frames.py",),
+    ),
+    Fault(
+        "a ring of frames of another size begins where the old one did",
+        "storage/loading.py",
+        "        state.frame_words[w.FRAME_BASE] = _oldest_saved(state, saved)\n",
+        "        pass\n",
+        ("tests/unit/storage/test_frames.py",),
     ),
     Fault(
         "a checksum is not looked at",
