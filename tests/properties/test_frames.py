@@ -327,7 +327,7 @@ def through_pickle(buffer: ReplayBuffer) -> Any:
 def test_batches_are_those_of_whole_stacks_and_rows_go_with_their_frames(
     spec: Spec, tmp_path: Path
 ) -> None:
-    trio = play(spec, 1, 4 * EFFORT, ("cpu",), tmp_path)
+    trio = play(spec, 1, 3 * EFFORT, ("cpu",), tmp_path)
     assert trio.seen > min(2 * spec.capacity, 500)  # through the seam, of most
 
 
@@ -341,7 +341,7 @@ def test_rows_are_dropped_before_their_time_where_episodes_are_short(
     name: str, tmp_path: Path
 ) -> None:
     trio = Trio(SPECS[name], 1, ("cpu",), tmp_path)
-    for _ in range(2 * trio.twin.room // SPECS[name].num_envs):
+    for _ in range(trio.twin.room // SPECS[name].num_envs):
         trio.add()
         trio.compare(long=False)
     assert trio.evicted > 0
