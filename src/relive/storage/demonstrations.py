@@ -108,9 +108,10 @@ def pin_copies(state: State, operations: Operations, ids: Tensor) -> Tensor:
     first = num_demonstrations(state)
     room = state.word(w.RING_START) - first
     if len(ids) > room:
-        raise InputError(
-            f"{len(ids)} rows to pin, room for {room}: say pin_demonstrations(count, reserve=...)"
-        )
+        remedy = "say pin_demonstrations(count, reserve=...)"
+        if state.keeps_frames:  # where reserve= is refused
+            remedy = "copies need frames of their own; make the buffer without stack= for that"
+        raise InputError(f"{len(ids)} rows to pin, room for {room}: {remedy}")
     source = slots_of(state, ids)
     slots = torch.arange(first, first + len(ids), device=ids.device)
     there = slots.to(state.rows.device)

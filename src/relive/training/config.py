@@ -18,7 +18,7 @@ from relive.agents import DQNConfig
 from relive.agents.kinds import AgentConfig, Algorithm, agent_config, algorithm_of
 from relive.declared import from_file, hold_to_types
 from relive.errors import ConfigError, InputError, shown
-from relive.fields import stacked
+from relive.fields import Field, stacked
 from relive.sampling import Proportional, RankBased, Recent, Sampler, Uniform
 from relive.schedules import Linear
 from relive.training.demonstrations import DemosConfig
@@ -159,6 +159,11 @@ class ReplayConfig:
         """
         if not self.stack:
             return fields
+        if not isinstance(fields["obs"], Field):
+            raise ConfigError(
+                "replay.stack is for an observation that is one array, and this one is a dict: "
+                "leave it out, or let a wrapper of the environment give the stack alone"
+            )
         try:
             return {**fields, "obs": stacked(fields["obs"], self.stack)}
         except ConfigError as error:

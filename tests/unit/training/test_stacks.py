@@ -5,7 +5,7 @@ import pytest
 from gymnasium.wrappers import FrameStackObservation
 from safetensors.torch import load_file
 
-from relive import ReplayBuffer
+from relive import Field, ReplayBuffer
 from relive.agents import DQNConfig, SACConfig
 from relive.errors import ConfigError
 from relive.training import ReplayConfig, TrainConfig, Trainer, build
@@ -80,3 +80,10 @@ def test_the_agent_does_not_know_of_frames(tmp_path):
 def test_observations_that_are_no_such_stacks_are_refused_by_name(env, stack, tmp_path):
     with pytest.raises(ConfigError, match=rf"^replay.stack: .* a divisor .*given stack={stack}"):
         build(config_of(env, stack, tmp_path))
+
+
+def test_a_dict_observation_is_told_what_a_run_can_do_about_it():
+    fields = {"obs": {"image": Field((4, 8, 8))}, "action": Field()}
+    with pytest.raises(ConfigError, match=r"^replay.stack .* a dict: leave it out, .*wrapper"):
+        ReplayConfig(stack=4).build_fields(fields)
+    assert ReplayConfig().build_fields(fields) is fields
