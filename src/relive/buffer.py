@@ -174,7 +174,13 @@ class ReplayBuffer:
 
     @classmethod
     def for_env(
-        cls, env: Any, capacity: int, *, fields: Fields | None = None, **settings: Any
+        cls,
+        env: Any,
+        capacity: int,
+        *,
+        fields: Fields | None = None,
+        stack: int | None = None,
+        **settings: Any,
     ) -> Self:
         """A buffer for a Gymnasium environment or vector environment.
 
@@ -183,17 +189,22 @@ class ReplayBuffer:
 
         Args:
             fields: other fields than `fields_of(env)`, for instance with some of your own.
+            stack: frames of an observation, as in `fields_of`; each is kept once.
 
         Raises:
             ConfigError: as the constructor, or the environment says that it resets otherwise.
         """
+        if fields is None:
+            fields = fields_of(env, stack=stack)
+        elif stack is not None:
+            raise ConfigError("where fields= is given, that of the observation has the stack=")
         own = getattr(env, "num_envs", None)
         count = settings.setdefault("num_envs", own or 1)
         if "autoreset" not in settings and (own or count == 1):  # a single one tells of no copies
             settings["autoreset"] = resets.mode_of(env)
         elif own:
             resets.require_mode(env, settings["autoreset"])
-        return cls(capacity, fields_of(env) if fields is None else fields, **settings)
+        return cls(capacity, fields, **settings)
 
     # Writing
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -11,6 +11,9 @@ from relive.errors import ConfigError, CorruptError, shown
 from relive.fields import Field
 from relive.sampling import Proportional, RankBased, Recent, Uniform
 from relive.schedules import Linear
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 KINDS: dict[str, Any] = {
     kind.__name__: kind for kind in (Uniform, Proportional, RankBased, Recent, Linear)
@@ -59,12 +62,35 @@ def require_same(given: dict[str, Any], own: dict[str, Any]) -> None:
     if not isinstance(given, dict):
         raise ConfigError(f"the settings of a buffer are a dict; given {shown(given)}")
     differing = [
-        f"{name} is {own.get(name)}, given {shown(given.get(name))}"
+        words
         for name in {**own, **given}
-        if not _same(own.get(name), given.get(name)) and name not in PLACES
+        if name not in PLACES
+        for words in _differences(own.get(name), given.get(name), name)
     ]
     if differing:
         raise ConfigError("the buffer was made with other settings: " + "; ".join(differing))
+
+
+def _differences(own: Any, given: Any, name: str) -> Iterator[str]:
+    """What differs, of fields each part by itself."""
+    if _same(own, given):
+        return
+    ours, theirs = _parts(own), _parts(given)
+    if ours is None or theirs is None:
+        yield f"{name} is {own}, given {shown(given)}"
+        return
+    for part in {**ours, **theirs}:
+        yield from _differences(ours.get(part), theirs.get(part), f"{name}.{part}")
+
+
+def _parts(plain: Any) -> dict[str, Any] | None:
+    """The parts of described fields, or of one; None of anything else."""
+    try:
+        if isinstance(plain, dict) and plain["kind"] == FIELD:
+            return plain
+        return dict(plain["entries"]) if plain["kind"] == "dict" else None
+    except (LookupError, TypeError, ValueError, RuntimeError):  # nothing that was described
+        return None
 
 
 def _same(own: Any, given: Any) -> bool:

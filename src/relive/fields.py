@@ -98,6 +98,11 @@ class Field:
                 "a field's stack says how many frames its first axis has, a divisor of its size; "
                 f"given stack={shown(stack)}, shape={shown(shape)}"
             )
+        if stack is not None and len(shape) > 2 and shape[0] != stack == shape[-1]:
+            raise ConfigError(
+                f"the frames of a stack lie along its first axis; of shape={shown(shape)} they "
+                f"seem to lie along the last: give them as {shown((stack, *shape[:-1]))}"
+            )
         object.__setattr__(self, "stack", stack)
 
     @property

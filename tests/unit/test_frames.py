@@ -128,3 +128,28 @@ def test_what_a_row_takes_over_of_a_step_is_all_but_the_stacks(size, kind):
             assert [moved[ours + k] for k in range(column.nbytes)] == [
                 theirs + k for k in range(column.nbytes)
             ]
+
+
+def test_frames_along_the_last_axis_are_refused_with_the_shape_to_give():
+    with pytest.raises(ConfigError, match=r"give them as \(4, 84, 84\)"):
+        Field((84, 84, 4), torch.uint8, stack=4)
+    assert Field((4, 84, 4), torch.uint8, stack=4).stack == 4  # along the first, it seems
+
+
+def test_a_buffer_for_an_environment_takes_its_stacks():
+    env = FrameStackObservation(gym.make("CartPole-v1"), 4)
+    assert ReplayBuffer.for_env(env, 10, stack=4)._state.keeps_frames
+    with pytest.raises(ConfigError, match="where fields= is given"):
+        ReplayBuffer.for_env(env, 10, fields=fields_of(env), stack=4)
+
+
+def test_what_differs_in_fields_is_said_part_by_part():
+    fields = {"obs": {"image": Field(ATARI, stack=4), "x": Field()}, "action": Field()}
+    whole = {"obs": {"image": Field(ATARI), "x": Field()}, "action": Field((2,))}
+    state = ReplayBuffer(10, fields).state_dict()
+    expected = (
+        r"other settings: fields.obs.image.stack is None, given 4; "
+        r"fields.action.shape is \[2\], given \[\]$"
+    )
+    with pytest.raises(ConfigError, match=expected):
+        ReplayBuffer(10, whole).load_state_dict(state)

@@ -33,6 +33,7 @@ DTYPES = {
     "bool": torch.bool,
 }
 DOES_NOT_FIT = 1
+MOST_FRAMES = 8  # of a stack, as a guess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +78,10 @@ class PlanOptions:
 def run(words: Sequence[str]) -> int:
     """Runs the command; the words are those behind `relive plan`."""
     options = parse(PlanOptions, words, command="relive plan")
+    planned = fields(options)
     needed = plan(
         options.capacity,
-        fields(options),
+        planned,
         sampler=SAMPLERS[options.sampler](),
         num_envs=options.num_envs,
         n_step=options.n_step,
@@ -92,6 +94,8 @@ def run(words: Sequence[str]) -> int:
     out = console()
     out.print(table(needed))
     out.print(verdict(needed, free, options.device))
+    if free is not None and needed.on_device > free and (stack := likely_stack(planned["obs"])):
+        out.print(f"If that is a stack of {stack} frames, --stack {stack} keeps each frame once.")
     return DOES_NOT_FIT if free is not None and needed.on_device > free else 0
 
 
@@ -139,6 +143,13 @@ def shape(option: str, words: str) -> tuple[int, ...]:
         also = " or discrete" if option == "--action" else ""
         raise ConfigError(f"{option} takes a shape such as 51 or 4x84x84{also}, got {words!r}")
     return tuple(int(size) for size in sizes)
+
+
+def likely_stack(obs: Any) -> int | None:
+    """How many frames an observation seems to have, each of which could be kept once."""
+    if not isinstance(obs, Field) or obs.stack is not None or len(obs.shape) < 3:
+        return None
+    return obs.shape[0] if 2 <= obs.shape[0] <= MOST_FRAMES else None
 
 
 def can_ask(device: str) -> bool:

@@ -51,6 +51,11 @@ ENDLESS = (
     "no episode has ended in {step} steps; greedy episodes are played to their end, so if the "
     "environment never ends one (gymnasium.wrappers.TimeLimit does), say --eval-episodes 0"
 )
+FRAMES_RUN_OUT = (
+    "{size} of {capacity} rows are held at step {step}, others were dropped to keep frames of "
+    "newer ones; are observations stacks of {stack} frames along their first axis, the oldest "
+    "first, each going on from the last? If not, leave --replay.stack out"
+)
 
 
 def train(config: TrainConfig) -> Iterator[Record]:
@@ -88,6 +93,7 @@ class Trainer:
         self._evaluation_due = False  # of the steps made, not of those to come
         self._resumed: RunResumed | None = None
         self._told: DeviceFailure | None = None
+        self._frames_told = False
         self._start = time.perf_counter()
         self._logged = (0, self._start)
         self._quiet_since = self._start
@@ -282,7 +288,19 @@ class Trainer:
             self._quiet_since = time.perf_counter()
             yield StepsMade(step=self._step)
 
+    def _look_at_frames(self) -> None:
+        """Warn, once, where stacks that are none take all the room."""
+        stack = self.config.replay.stack
+        if not stack or self._frames_told:
+            return
+        stats = self._buffer.stats(wait=True)
+        if stats["evicted_rows"] and 2 * stats["size"] < stats["capacity"]:
+            self._frames_told = True
+            words = FRAMES_RUN_OUT.format(step=self._step, stack=stack, **stats)
+            warnings.warn(words, RuntimeWarning, stacklevel=4)
+
     def _progress(self) -> Iterator[EpisodesEnded | TrainingProgress]:
+        self._look_at_frames()
         if (ended := self._rollout.summary(self._step)) is not None:
             yield ended
         means, now = self._means.take(), time.perf_counter()

@@ -54,7 +54,7 @@ def test_a_buffer_with_other_settings_is_refused(other, named):
 def test_other_fields_are_refused():
     buffer = numbered(5)
     fields = {"obs": Field((3,)), "action": Field()}
-    with refused(buffer, ConfigError, match="fields is"):
+    with refused(buffer, ConfigError, match=r"fields.obs.shape is \[2\], given \[3\]"):
         buffer.load_state_dict(ReplayBuffer(1000, fields, sampler=buffer.sampler).state_dict())
 
 

@@ -1,5 +1,8 @@
 """Frames kept once are a matter of the buffer: a run is the same with them, number for number."""
 
+import warnings
+from dataclasses import replace
+
 import gymnasium as gym
 import pytest
 from gymnasium.wrappers import FrameStackObservation
@@ -87,3 +90,14 @@ def test_a_dict_observation_is_told_what_a_run_can_do_about_it():
     with pytest.raises(ConfigError, match=r"^replay.stack .* a dict: leave it out, .*wrapper"):
         ReplayConfig(stack=4).build_fields(fields)
     assert ReplayConfig().build_fields(fields) is fields
+
+
+@pytest.mark.parametrize(("stack", "warned"), [(4, 1), (1, 0)])
+def test_a_run_warns_once_of_stacks_that_are_none(stack, warned, tmp_path):
+    config = config_of("CartPole-v1", stack, tmp_path, total_steps=3000, learning_starts=2999)
+    config = replace(config, replay=replace(config.replay, capacity=1200), eval_episodes=0)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        run(config)
+    found = [w for w in told if "leave --replay.stack out" in str(w.message)]
+    assert len(found) == warned
