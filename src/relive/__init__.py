@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from relive.fields import Field, fields_of
     from relive.gpu.means import MetricMeans
+    from relive.hindsight import Hindsight
     from relive.mixture import Mixture
     from relive.sampling import Proportional, RankBased, Recent, Uniform
     from relive.schedules import Linear
@@ -37,6 +38,7 @@ __all__ = [
     "DeviceLostError",
     "Episode",
     "Field",
+    "Hindsight",
     "InputError",
     "Linear",
     "MemoryPlan",
@@ -64,6 +66,7 @@ HOMES = {
     "relive.errors": [name for name in __all__ if name.endswith("Error")],
     "relive.fields": ["Field", "fields_of"],
     "relive.gpu.means": ["MetricMeans"],
+    "relive.hindsight": ["Hindsight"],
     "relive.mixture": ["Mixture"],
     "relive.sampling": ["Proportional", "RankBased", "Recent", "Uniform"],
     "relive.schedules": ["Linear"],

@@ -14,6 +14,7 @@ NAMES = [
     "DeviceLostError",
     "Episode",
     "Field",
+    "Hindsight",
     "InputError",
     "Linear",
     "MemoryPlan",
