@@ -142,7 +142,8 @@ class Hindsight:
             ConfigError: it has none, or they cannot be reached (in another process): pass `reward`
                 to the constructor.
         """
-        judges = getattr(env, "envs", [env])[0].unwrapped
+        env = getattr(env, "envs", [env])[0]
+        judges = getattr(env, "unwrapped", env)
         if not hasattr(judges, "compute_reward"):
             raise ConfigError(
                 f"{type(judges).__name__} has no compute_reward, as goal environments have; pass "
@@ -270,8 +271,8 @@ class Hindsight:
                     "keeps episodes there, and rewards are computed there"
                 )
             stored, _ = packed_form(column, value, on_host=True)
-            own = stored.clone() if column.array_dtype is None else np.array(stored)
-            found[column.name] = own[None] if bare else own
+            own = as_tensor(stored).clone().reshape(num_envs, *column.field.shape)
+            found[column.name] = own if column.array_dtype is None else own.numpy()
         return found
 
     def _put_final(self, columns: dict[str, Any], final_obs: Any, lanes: list[int]) -> None:

@@ -99,7 +99,8 @@ class Twin:
         self.buffer.extend(
             obs={key: value[None] for key, value in {**first["obs"], "desired_goal": goal}.items()},
             next_obs={
-                key: value[None] for key, value in {**last["next_obs"], "desired_goal": goal}.items()
+                key: value[None]
+                for key, value in {**last["next_obs"], "desired_goal": goal}.items()
             },
             action=[first["action"]],
             log_prob=[first["log_prob"]],
@@ -142,7 +143,9 @@ def call_of(steps, after, autoreset):
     call = {key: together([step[key] for step in steps]) for key in steps[0]}
     if autoreset == "same_step":
         ended = call["terminated"] | call["truncated"]
-        final = np.array([step["next_obs"] if e else None for step, e in zip(steps, ended)], object)
+        final = np.array(
+            [step["next_obs"] if e else None for step, e in zip(steps, ended, strict=True)], object
+        )
         call["final_obs"] = final if ended.any() else None
         call["next_obs"] = together(after)
     return call
@@ -193,7 +196,9 @@ def test_hindsight_writes_what_a_slow_twin_writes(kind, chance):
     for step in range(kind["steps"]):
         steps = played(rng, num_envs, obs)
         ended = [it["terminated"] or it["truncated"] for it in steps]
-        after = [observation(rng) if e else it["next_obs"] for it, e in zip(steps, ended)]
+        after = [
+            observation(rng) if e else it["next_obs"] for it, e in zip(steps, ended, strict=True)
+        ]
         call = call_of(steps, after, autoreset)
         hindsight.add(**call)
         other.add(**call)

@@ -7,6 +7,7 @@ from relive.errors import MissingExtraError
 from relive.training.config import ReplayConfig, TrainConfig
 from relive.training.demonstrations import DemosConfig
 from relive.training.evaluate import evaluate, evaluation_seeds
+from relive.training.hindsight import HindsightConfig
 from relive.training.loop import Trainer, train
 from relive.training.parts import Parts, build
 from relive.training.presets import PRESETS, REFERENCES, preset
@@ -22,6 +23,7 @@ __all__ = [
     "REFERENCES",
     "Console",
     "DemosConfig",
+    "HindsightConfig",
     "JsonLines",
     "Parts",
     "ReplayConfig",

@@ -22,6 +22,7 @@ from relive.fields import Field, stacked
 from relive.sampling import Proportional, RankBased, Recent, Sampler, Uniform
 from relive.schedules import Linear
 from relive.training.demonstrations import DemosConfig
+from relive.training.hindsight import HindsightConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -261,6 +262,7 @@ class TrainConfig:
             anew.
         replay: The buffer.
         demos: Demonstrations; they count as no step, episode or return of the run.
+        hindsight: Steps written once more, with goals that their episode reached.
         agent: The agent; what kind of settings these are says which.
 
     Raises:
@@ -289,6 +291,7 @@ class TrainConfig:
     save_buffer: bool = True
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     demos: DemosConfig = field(default_factory=DemosConfig)
+    hindsight: HindsightConfig = field(default_factory=HindsightConfig)
     agent: AgentConfig = field(default_factory=DQNConfig)
 
     def __post_init__(self) -> None:
@@ -390,8 +393,11 @@ class TrainConfig:
             agent = agent_config(settings.pop("algorithm"), settings["agent"])
             parts = {
                 "replay": ReplayConfig(**from_file(ReplayConfig, plain["replay"])),
-                # earlier runs have no demonstrations
+                # earlier runs have neither
                 "demos": DemosConfig(**from_file(DemosConfig, plain.get("demos", {}))),
+                "hindsight": HindsightConfig(
+                    **from_file(HindsightConfig, plain.get("hindsight", {}))
+                ),
             }
             return cls(**dict(settings, **parts, agent=agent))
         except (KeyError, TypeError, AttributeError) as error:

@@ -12,6 +12,7 @@ from relive.buffer import ReplayBuffer
 from relive.envs.make import fields_in, make_training_env
 from relive.training.algorithms import actions_of
 from relive.training.demonstrations import load_demonstrations
+from relive.training.hindsight import build_hindsight
 from relive.training.runtime import buffer_device, resolve_device
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from relive.agents.agent import Agent
     from relive.demos import Loaded
     from relive.envs import TorchEnv
+    from relive.hindsight import Hindsight
     from relive.training.config import TrainConfig
 
 
@@ -32,6 +34,7 @@ class Parts(NamedTuple):
         buffer: Where their steps go.
         agent: Acts and learns.
         demos: What was pinned in the buffer just now; None if nothing was.
+        hindsight: Writes steps to the buffer; None if they go there as they are.
     """
 
     env: SyncVectorEnv | TorchEnv
@@ -39,6 +42,7 @@ class Parts(NamedTuple):
     buffer: ReplayBuffer
     agent: Agent
     demos: Loaded | None = None
+    hindsight: Hindsight | None = None
 
 
 def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
@@ -53,7 +57,8 @@ def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
         ConfigError: An environment that does not exist, or that the agent cannot act in.
         ReliveError: Demonstrations that cannot be read, or do not fit; see `relive.demos.load`.
     """
-    env_stream, buffer_stream, agent_stream = np.random.SeedSequence(config.seed).spawn(3)
+    streams = np.random.SeedSequence(config.seed).spawn(4)
+    env_stream, buffer_stream, agent_stream, hindsight_stream = streams
     agent_device = resolve_device(config.device)
     env = make_training_env(config.env, config.num_envs, agent_device)
     fields, actions = fields_in(env), actions_of(env, config.algorithm)
@@ -76,6 +81,8 @@ def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
             demo_fraction=config.demos.fraction,
         )
         demos = load_demonstrations(config.demos, buffer, replay.batch_size, actions)
+    hindsight_seed = int(hindsight_stream.generate_state(1)[0])
+    hindsight = build_hindsight(config.hindsight, buffer, env, hindsight_seed)
     agent = new_agent(
         config.agent,
         fields["obs"],
@@ -87,4 +94,4 @@ def build(config: TrainConfig, buffer: ReplayBuffer | None = None) -> Parts:
     if config.compile is not None:
         compile_terms(agent, config.compile)
     env_seeds: list[int | None] = [int(seed) for seed in env_stream.generate_state(config.num_envs)]
-    return Parts(env=env, env_seeds=env_seeds, buffer=buffer, agent=agent, demos=demos)
+    return Parts(env, env_seeds, buffer, agent, demos, hindsight)

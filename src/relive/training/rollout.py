@@ -107,6 +107,7 @@ class HostRollout:
         self._env: Any = parts.env
         self._seeds = parts.env_seeds
         self._buffer, self._agent = parts.buffer, parts.agent
+        self._hindsight = parts.hindsight
         self._episodes = Episodes(self._env.num_envs)
         self._epsilon = 1.0
         self._obs: Any = None  # before the first reset
@@ -178,7 +179,8 @@ class HostRollout:
                 f"{self._name} gave {where} that is {OUTSIDE}, after the actions "
                 f"{action.tolist()}; {NEVER_AGAIN}"
             )
-        self._buffer.add(
+        add = self._buffer.add if self._hindsight is None else self._hindsight.add
+        add(
             obs=self._obs,
             action=action,
             reward=learned,
@@ -205,6 +207,7 @@ class HostRollout:
             "envs": episodes_of(self._env),
             "obs": self._obs,
             "action": self._action,
+            "hindsight": None if self._hindsight is None else self._hindsight.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -223,6 +226,8 @@ class HostRollout:
                 "elsewhere, so it draws chance from outside, or remembers earlier episodes"
             )
         self._action = state.get("action")  # earlier versions chose another one
+        if self._hindsight is not None:
+            self._hindsight.load_state_dict(state["hindsight"])
 
     def take_back(self) -> bool:
         """As `Rollout`; the step is made again with the actions that were chosen for it."""

@@ -33,6 +33,17 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out == f"relive {version('relive')}\n"
 
 
+def test_it_can_be_called_without_its_script() -> None:
+    words = [sys.executable, "-m", "relive"]
+    version_told, refused = (
+        subprocess.run([*words, word], capture_output=True, text=True, check=False, timeout=60)
+        for word in ("--version", "trian")
+    )
+    assert version_told.stdout == f"relive {version('relive')}\n"
+    assert refused.returncode == 2
+    assert "did you mean" in refused.stderr
+
+
 @pytest.mark.parametrize(
     "command", ["eval", "record", "export", "report", "watch", "doctor", "bench", "plan", TRAIN]
 )
