@@ -10,42 +10,86 @@ E  environments (lanes)      T  steps of an episode      k  goals of a step     
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from relive.arguments import REQUIRED, wrong_names
-from relive.arrays import as_array, as_tensor
+from relive.arrays import as_tensor
 from relive.buffer import ReplayBuffer
 from relive.declared import is_whole, plain
 from relive.errors import ConfigError, InputError, shown
 from relive.fields import NO_CONVERSION
-from relive.writing import autoreset as resets
 from relive.writing.relabelling import ACHIEVED, DESIRED, STRATEGIES, goal_steps, relabelled
-from relive.writing.values import check_columns, packed_form
+from relive.writing.step import StepPacker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
+    from relive.fields import Column, RowLayout
+
     Judge = Callable[[NDArray[Any], NDArray[Any]], Any]
 
 Strategy = Literal["future", "final", "episode"]
+FIRST_ROOM = 64  # steps of an episode; twice as many wherever it is longer
 
 
-class _Step(NamedTuple):
-    """One step of one lane.
+class _Episode:
+    """The steps of one environment's episode so far, packed.
 
     Attributes:
-        columns: values by dotted name, as they are stored, [n, *shape].
-        at: which of the n.
+        length: T.
     """
 
-    columns: Mapping[str, Any]
-    at: int
+    def __init__(self, row_bytes: int) -> None:
+        self.length = 0
+        self._rows = np.empty((FIRST_ROOM, row_bytes), np.uint8)
+
+    def put(self, step: NDArray[np.uint8]) -> None:
+        """Lay a step behind the others; it is of the episode once `length` says so."""
+        if self.length == len(self._rows):
+            self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
+        self._rows[self.length] = step
+
+    def columns(self, layout: RowLayout, length: int) -> dict[str, Any]:
+        """The first steps, as they are stored: copies [length, *shape], by dotted name."""
+        found: dict[str, Any] = {}
+        for name, column in _given_columns(layout).items():
+            values = self._rows[:length, column.offset : column.offset + column.nbytes].copy()
+            shape = length, *column.field.shape
+            if column.array_dtype is not None:
+                found[name] = values.view(column.array_dtype).reshape(shape)
+            else:
+                found[name] = torch.from_numpy(values).view(column.field.stored_dtype).view(shape)
+        return found
+
+    @classmethod
+    def of(cls, layout: RowLayout, columns: Mapping[str, Any] | None) -> Self:
+        """The episode that gave some columns; None: one without steps.
+
+        Raises:
+            KeyError, TypeError, ValueError: they are of another layout.
+        """
+        episode = cls(layout.row_bytes)
+        if columns is None:
+            return episode
+        length, given = len(columns["reward"]), _given_columns(layout)
+        if columns.keys() != given.keys() or not length:
+            raise KeyError(*(columns.keys() ^ given.keys()))
+        rows = np.zeros((max(length, FIRST_ROOM), layout.row_bytes), np.uint8)
+        for name, column in given.items():
+            values = as_tensor(columns[name])
+            if tuple(values.shape) != (length, *column.field.shape):
+                raise ValueError(f"{name}: {tuple(values.shape)}")
+            if values.dtype != column.field.stored_dtype:
+                raise TypeError(f"{name}: {values.dtype}")
+            flat = values.contiguous().view(-1).view(torch.uint8).view(length, column.nbytes)
+            rows[:length, column.offset : column.offset + column.nbytes] = flat
+        episode._rows, episode.length = rows, length
+        return episode
 
 
 class Hindsight:
@@ -123,13 +167,15 @@ class Hindsight:
         self._reward = _checked("reward", reward)
         self._terminated = None if terminated is None else _checked("terminated", terminated)
         self._goals, self._strategy, self._seed = goals, strategy, seed
-        settings = buffer._home.settings
-        self._resets = settings.resets
         self._layout = buffer._home.layout
         self._gammas = [buffer.gamma**k for k in range(buffer.n_step + 1)]
         self._require_goals()
-        self._waiting: list[list[_Step]] = [[] for _ in range(buffer.num_envs)]
-        self._reset_due = np.zeros(buffer.num_envs, bool)
+        resets, num_envs = buffer._home.settings.resets, buffer.num_envs
+        self._has_resets = resets == "next_step"
+        steps = torch.zeros(num_envs, self._layout.row_bytes, dtype=torch.uint8)
+        self._packer, self._steps = StepPacker(self._layout, steps, resets), steps.numpy()
+        self._waiting = [_Episode(self._layout.row_bytes) for _ in range(num_envs)]
+        self._reset_due = [False] * num_envs
 
     @classmethod
     def for_env(cls, buffer: ReplayBuffer, env: Any, **settings: Any) -> Self:
@@ -174,33 +220,36 @@ class Hindsight:
     ) -> None:
         """Write one step of every environment, and the hindsight of episodes that end with it.
 
-        As `ReplayBuffer.add`, but that values are in host memory.
+        As `ReplayBuffer.add`; what is given on a GPU is copied to the host, which waits.
 
         Raises:
-            InputError: as there; values on a GPU; or what `reward` and `terminated` of the
-                constructor gave is none, `[R]`. Nothing has changed then, nor where they raise.
+            InputError: as there, or what `reward` and `terminated` of the constructor gave is none,
+                `[R]`. Nothing has changed then, nor where they raise.
         """
         own_names = self.buffer._own
         if truncated is REQUIRED or terminated is REQUIRED or own.keys() != own_names:
             ends = {"terminated": terminated, "truncated": truncated}
             raise InputError(wrong_names("this buffer's", own_names, own, "final_obs", **ends))
-        given = {"obs": obs, "action": action, "reward": reward, "next_obs": next_obs}
-        given |= {"terminated": terminated, "truncated": truncated, **own}
-        columns = self._columns(given)
-        ended = columns["terminated"] | columns["truncated"]
-        if self._resets == "same_step" and ended.any():
-            self._put_final(columns, final_obs, np.flatnonzero(ended).tolist())
-        steps = [_Step(columns, lane) for lane in range(len(ended))]
-        lanes = [lane for lane in np.flatnonzero(ended).tolist() if not self._reset_due[lane]]
-        rows = [
-            self._rows([*self._waiting[lane], steps[lane]], self.episodes + number)
-            for number, lane in enumerate(lanes)
-        ]
-        self.buffer.add(**given, final_obs=final_obs)
-        for lane, step in enumerate(steps):
-            if not self._reset_due[lane]:
-                self._waiting[lane].append(step)
-        self._reset_due[:] = ended & ~self._reset_due & (self._resets == "next_step")
+        self._packer.pack(obs, action, reward, next_obs, terminated, truncated, final_obs, own)
+        ended = (self._packer.ends != 0).max(1).tolist()
+        real = [lane for lane, is_fake in enumerate(self._reset_due) if not is_fake]
+        for lane in real:
+            self._waiting[lane].put(self._steps[lane])
+        lanes = [lane for lane in real if ended[lane]]
+        rows = [self._rows(lane, number, new=1) for number, lane in enumerate(lanes)]
+        self.buffer.add(
+            obs=obs,
+            action=action,
+            reward=reward,
+            next_obs=next_obs,
+            terminated=terminated,
+            truncated=truncated,
+            final_obs=final_obs,
+            **own,
+        )
+        for lane in real:
+            self._waiting[lane].length += 1
+        self._reset_due = [self._has_resets and lane in lanes for lane in range(len(ended))]
         self._write(lanes, rows)
 
     def end_episode(self, env: int | None = None) -> None:
@@ -211,12 +260,12 @@ class Hindsight:
         Raises:
             InputError: no such lane; or as `add` says of rewards. Nothing has changed then.
         """
-        lanes = [lane for lane in self.buffer._lanes(env) if self._waiting[lane]]
-        rows = []
-        for number, lane in enumerate(lanes):
-            rows.append(self._rows(self._waiting[lane], self.episodes + number, cut=True))
+        closed = self.buffer._lanes(env)
+        lanes = [lane for lane in closed if self._waiting[lane].length]
+        rows = [self._rows(lane, number, new=0) for number, lane in enumerate(lanes)]
         self.buffer.end_episode(env)
-        self._reset_due[list(self.buffer._lanes(env))] = False
+        for lane in closed:
+            self._reset_due[lane] = False
         self._write(lanes, rows)
 
     def state_dict(self) -> dict[str, Any]:
@@ -224,11 +273,11 @@ class Hindsight:
 
         A note that `ReplayBuffer.save` takes.
         """
-        return {
-            "episodes": self.episodes,
-            "reset_due": self._reset_due.tolist(),
-            "waiting": [self._stacked(steps) if steps else None for steps in self._waiting],
-        }
+        waiting = [
+            episode.columns(self._layout, episode.length) if episode.length else None
+            for episode in self._waiting
+        ]
+        return {"episodes": self.episodes, "reset_due": list(self._reset_due), "waiting": waiting}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from what `state_dict` gave, with a buffer of the same fields and environments.
@@ -239,91 +288,41 @@ class Hindsight:
         num_envs = len(self._waiting)
         expected = f"state_dict() of hindsight with the same fields and {num_envs} environments"
         try:
-            episodes, due, waiting = (state[it] for it in ("episodes", "reset_due", "waiting"))
-            fits = is_whole(episodes, 0) and len(due) == len(waiting) == num_envs
-            fits = fits and all(it is None or self._fit(it) for it in waiting)
-        except (KeyError, TypeError, AttributeError) as error:
+            episodes, due = state["episodes"], [bool(is_due) for is_due in state["reset_due"]]
+            waiting = [_Episode.of(self._layout, columns) for columns in state["waiting"]]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"state is no {expected}: {error!r}") from None
-        if not fits:
+        if not is_whole(episodes, 0) or not len(due) == len(waiting) == num_envs:
             raise InputError(f"state is no {expected}")
-        self.episodes = episodes
-        self._reset_due[:] = due
-        self._waiting = [
-            [] if it is None else [_Step(it, at) for at in range(len(it["reward"]))]
-            for it in waiting
-        ]
+        self.episodes, self._reset_due, self._waiting = episodes, due, waiting
 
     def __repr__(self) -> str:
         return f"Hindsight({self._strategy}, goals={self._goals}, {self.buffer!r})"
 
-    def _columns(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of a step as they are stored, copies: [E, *shape], by dotted name."""
-        num_envs = self.buffer.num_envs
-        try:
-            bare = num_envs == 1 and as_array(given["reward"]).ndim == 0
-        except TypeError as error:
-            raise InputError(f"reward: not an array of real numbers: {error}") from None
-        found = {}
-        for column, value in check_columns(self._layout, given, () if bare else (num_envs,)):
-            if isinstance(value, Tensor) and not value.is_cpu:
-                raise InputError(
-                    f"{column.name}: given on {value.device}, expected in host memory: hindsight "
-                    "keeps episodes there, and rewards are computed there"
-                )
-            stored, _ = packed_form(column, value, on_host=True)
-            own = as_tensor(stored).clone().reshape(num_envs, *column.field.shape)
-            found[column.name] = own if column.array_dtype is None else own.numpy()
-        return found
-
-    def _put_final(self, columns: dict[str, Any], final_obs: Any, lanes: list[int]) -> None:
-        """Put the last observations of episodes in place of the first of the next ones."""
-        value = resets.final_of(self._layout.tree["obs"], final_obs, lanes)
-        found = check_columns(self._layout, {"next_obs": value}, (len(lanes),))
-        for column, part in found:
-            columns[column.name][lanes] = packed_form(column, part, on_host=True)[0]
-
-    def _rows(self, steps: list[_Step], episode: int, *, cut: bool = False) -> dict[str, Any]:
+    def _rows(self, lane: int, number: int, *, new: int) -> dict[str, Any]:
         """An episode under other goals: ready-made rows, as `ReplayBuffer.extend` takes them.
 
         Args:
-            episode: its number, which the choice of goals follows from.
-            cut: it ends with its last step, whose flags do not say so.
+            lane: whose; its episode ends with its last step.
+            number: of the episode among those that end now; the choice of goals follows from it.
+            new: steps behind its length that are of it too.
         """
-        columns = self._stacked(steps)
-        if cut:
+        episode = self._waiting[lane]
+        length = episode.length + new
+        columns = episode.columns(self._layout, length)
+        if not columns["terminated"][-1]:
             columns["truncated"][-1] = True
-        taken = goal_steps(self._strategy, len(steps), self._goals, self._seed, episode % 2**32)
+        which = (self.episodes + number) % 2**32
+        taken = goal_steps(self._strategy, length, self._goals, self._seed, which)
         rows = relabelled(columns, taken, self._gammas, self._reward, self._terminated)
         return {name: _nested(tree, rows) for name, tree in self._layout.tree.items()}
 
     def _write(self, lanes: list[int], rows: list[dict[str, Any]]) -> None:
         """Episodes that have ended, once more."""
         for lane, of_lane in zip(lanes, rows, strict=True):
-            self._waiting[lane] = []
+            self._waiting[lane].length = 0
             self.episodes += 1
             self.buffer.extend(**of_lane, env=lane)
-
-    def _stacked(self, steps: list[_Step]) -> dict[str, Any]:
-        """Steps behind each other: [T, *shape], by dotted name."""
-        found: dict[str, Any] = {}
-        for name, value in steps[0].columns.items():
-            values = [step.columns[name][step.at] for step in steps]
-            found[name] = torch.stack(values) if isinstance(value, Tensor) else np.stack(values)
-        return found
-
-    def _fit(self, columns: Mapping[str, Any]) -> bool:
-        """Whether these are steps that `_stacked` gave."""
-        wanted = {
-            name: column
-            for name, column in self._layout.columns.items()
-            if name not in ("lane", "prev", "next", "discount")
-        }
-        count = len(columns["reward"])
-        return columns.keys() == wanted.keys() and all(
-            tuple(columns[name].shape) == (count, *column.field.shape)
-            and as_tensor(columns[name]).dtype == column.field.stored_dtype
-            for name, column in wanted.items()
-        )
 
     def _require_goals(self) -> None:
         """Refuse a buffer whose rows cannot be given other goals."""
@@ -344,6 +343,12 @@ class Hindsight:
                 "hindsight of stacks whose frames are kept once needs n_step=1: it would end the "
                 "episodes of other environments; leave stack= out"
             )
+
+
+def _given_columns(layout: RowLayout) -> dict[str, Column]:
+    """Those of a step, without what the buffer fills in."""
+    filled_in = "lane", "prev", "next", "discount"
+    return {name: column for name, column in layout.columns.items() if name not in filled_in}
 
 
 def _nested(tree: Any, columns: Mapping[str, Any]) -> Any:

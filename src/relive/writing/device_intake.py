@@ -89,16 +89,16 @@ class DeviceIntake(Intake):
             refuse_capture(self._device)
             super().take(obs, action, reward, next_obs, terminated, truncated, final_obs, own)
             self._columns = None
-            self._ended = self._ends.max(1) != 0
+            self._ended = self._packer.ends.max(1) != 0
             return
-        leading = () if self._one_env and ndim(reward) == 0 else (len(self.steps),)
+        leading = () if len(self.steps) == 1 and ndim(reward) == 0 else (len(self.steps),)
         checked = check_columns(self._layout, values, leading)
         ended = host_flags(checked, (len(self.steps),))
         columns, out_of_range = self._packed(checked)
         if self._resets == "same_step":
             out_of_range += self._put_final(columns, final_obs, ended)
         elif final_obs is not None:
-            self.refuse_final()
+            self._packer.refuse_final()
         self._columns = [(c.offset, c.nbytes, columns[c.name]) for c, _ in checked]
         self._ended, self._out_of_range = ended, out_of_range
 

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from torch import Tensor
 
-from relive.errors import InputError
 from relive.frames import at_once
 from relive.ops import words as w
 from relive.ops.pack.reference import pack
 from relive.ops.window.reference import num_rows
 from relive.storage import memory
-from relive.writing import autoreset as resets
-from relive.writing.packer import Packer, ndim
+from relive.writing.step import StepPacker
 from relive.writing.stream import Stream
 
 if TYPE_CHECKING:
@@ -50,11 +47,8 @@ class Intake:
         self.staging = memory.allocate_staging(layout, num_envs)
         self.steps = self.staging[:num_envs]
         self._together = self.staging  # where steps are packed whose frames are looked at
-        self._packer = Packer(layout, self.steps, (num_envs,))
-        self._bare_packer = Packer(layout, self.steps, ()) if num_envs == 1 else self._packer
-        ends = slice(layout.columns["terminated"].offset, layout.columns["truncated"].offset + 1)
-        self._ends = self.steps[:, ends].numpy()  # they lie side by side
-        self._lanes, self._one_env = range(num_envs), num_envs == 1
+        self._packer = StepPacker(layout, self.steps, resets)
+        self._lanes = range(num_envs)
         self._out_of_range: int | Tensor = 0
         self._rows = memory.allocate_rows(state) if state.keeps_frames else None
 
@@ -79,14 +73,8 @@ class Intake:
         Raises:
             InputError: a shape, dtype or key that does not fit, or a missing final observation.
         """
-        bare = self._one_env and (type(reward) is float or ndim(reward) == 0)
-        packer = self._bare_packer if bare else self._packer
-        packer.pack(obs, action, reward, next_obs, terminated, truncated, own)
-        self._out_of_range = packer.out_of_range
-        if self._resets == "same_step":
-            self._out_of_range += self._pack_final(final_obs)
-        elif final_obs is not None:
-            self.refuse_final()
+        self._packer.pack(obs, action, reward, next_obs, terminated, truncated, final_obs, own)
+        self._out_of_range = self._packer.out_of_range
 
     def write(self) -> None:
         """Write the step that was taken."""
@@ -149,12 +137,6 @@ class Intake:
     def forget(self) -> None:
         """The state has been cleared."""
 
-    def refuse_final(self) -> None:
-        """Raise InputError for final observations that have no place here."""
-        raise InputError(
-            f"final_obs belongs to autoreset='same_step'; this buffer has {self._resets!r}"
-        )
-
     def _as_rows(self, steps: Tensor, lanes: range) -> Tensor:
         """Packed steps as rows; that is something else where frames are kept once."""
         if self._rows is None:
@@ -216,10 +198,3 @@ class Intake:
     def _count_out_of_range(self, number: int | Tensor) -> None:
         if isinstance(number, Tensor) or number:
             self._state.words[w.OUT_OF_RANGE : w.OUT_OF_RANGE + 1] += number
-
-    def _pack_final(self, final_obs: Any) -> int:
-        if not self._ends.any():
-            return 0
-        lanes = np.flatnonzero(self._ends.any(1)).tolist()
-        value = resets.final_of(self._layout.tree["obs"], final_obs, lanes)
-        return self._packer.pack_lanes("next_obs", value, lanes)

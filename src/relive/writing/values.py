@@ -27,11 +27,14 @@ def walk(tree: Any, value: Any, path: str) -> Iterator[tuple[Any, Any]]:
     if not isinstance(tree, dict):
         yield tree, value
         return
-    if not isinstance(value, Mapping) or set(value) != set(tree):
+    if not isinstance(value, Mapping) or value.keys() != tree.keys():
         given = sorted(map(str, value)) if isinstance(value, Mapping) else type(value).__name__
         raise InputError(f"{path}: given {given}, expected a mapping with the keys {sorted(tree)}")
     for key, branch in tree.items():
-        yield from walk(branch, value[key], f"{path}.{key}")
+        if isinstance(branch, dict):
+            yield from walk(branch, value[key], f"{path}.{key}")
+        else:
+            yield branch, value[key]
 
 
 def check_columns(
