@@ -2,12 +2,22 @@
 
 import threading
 
+import numpy as np
 import pytest
 import torch
 
 from benchmarks.gpu.same import require_same_batch, require_same_state
 from benchmarks.gpu.workload import PER, STATES, W1, errors, full, one_time, steps
-from relive import ConfigError, InputError, RankBased, ReplayBuffer, UnsupportedError, frames
+from relive import (
+    ConfigError,
+    Field,
+    Hindsight,
+    InputError,
+    RankBased,
+    ReplayBuffer,
+    UnsupportedError,
+    frames,
+)
 from relive.training.capture import WARM_UP, Graphs
 from tests.triton import stacks
 from tests.triton.lives import SPECS, live
@@ -64,6 +74,54 @@ def test_frames_kept_once_are_captured(place, name, monkeypatch):
         life.cpu.add(**given)
         assert_same_batch_there(place.device, batch, life.cpu.sample(4))
     assert_same_buffer_there(place.device, life.gpu, life.cpu)
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_hindsight_gives_the_bits_of_the_cpu(place, cuda, n_step):
+    seen, goal = Field((3,)), Field((2,))
+    fields = {
+        "obs": {"observation": seen, "achieved_goal": goal, "desired_goal": goal},
+        "action": Field(),
+    }
+    ours, theirs = (
+        Hindsight(
+            ReplayBuffer(
+                40,
+                fields,
+                sampler=PER,
+                n_step=n_step,
+                num_envs=2,
+                autoreset="next_step",
+                device=where,
+            ),
+            lambda achieved, desired: -np.abs(achieved - desired).sum(1),
+            terminated=lambda achieved, desired: (achieved == desired).all(1),
+            goals=2,
+        )
+        for where in (cuda, CPU)
+    )
+    rng = np.random.default_rng(n_step)
+
+    def observation():
+        return {
+            key: rng.integers(0, 3, (2, *field.shape)) * 1.0 for key, field in fields["obs"].items()
+        }
+
+    for number in range(30):
+        step = {
+            "obs": observation(),
+            "action": rng.normal(size=2),
+            "reward": rng.normal(size=2),
+            "next_obs": observation(),
+            "terminated": rng.random(2) < 0.1,
+            "truncated": rng.random(2) < 0.1,
+        }
+        for hindsight in (ours, theirs):
+            hindsight.add(**step)
+            if number == 20:
+                hindsight.end_episode(1)
+    assert ours.episodes == theirs.episodes > 3
+    assert_same_buffer_there(place.device, ours.buffer, theirs.buffer)
 
 
 def test_steps_of_many_threads_and_their_streams_are_all_there(place, cuda):

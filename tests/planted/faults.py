@@ -13,6 +13,7 @@ PROPERTIES = "tests/properties/test_random_calls.py"
 COMPILED = f"{PROPERTIES}::test_a_buffer_does_what_its_twin_does"
 REFERENCE = f"{PROPERTIES}::test_the_reference_does_what_the_twin_does"
 FRAMES = "tests/properties/test_frames.py"
+HINDSIGHT = "tests/properties/test_hindsight.py"
 SAVING = "tests/unit/storage/test_saving.py"
 PINNED = "tests/unit/storage/test_demonstrations.py"
 PRIORITIES = "tests/faults/test_F05_F26_F27_F28_F33_F37_F38_priorities.py"
@@ -246,10 +247,38 @@ FAULTS = (
     ),
     Fault(
         "a final observation that is missing is not missed",
-        "writing/intake.py",
+        "writing/step.py",
         'return self._packer.pack_lanes("next_obs", value, lanes)',
         "return 0",
         (AUTORESET,),
+    ),
+    Fault(
+        "hindsight takes goals of steps that were before",
+        "writing/relabelling.py",
+        'torch.arange(count)[:, None] if strategy == "future" else torch.tensor(0)',
+        "torch.tensor(0)",
+        (HINDSIGHT,),
+    ),
+    Fault(
+        "a window goes on behind its end under another goal",
+        "writing/relabelling.py",
+        "    there &= np.cumsum(ends, 1) - ends == 0  # no step before is terminal\n",
+        "",
+        (HINDSIGHT,),
+    ),
+    Fault(
+        "the next observation keeps the goal it was after",
+        "writing/relabelling.py",
+        'for field in ("obs", "next_obs")',
+        'for field in ("obs",)',
+        (HINDSIGHT,),
+    ),
+    Fault(
+        "the fake step of an autoreset is one of hindsight's episode",
+        "hindsight.py",
+        "if not is_fake]",
+        "if True]",
+        (HINDSIGHT,),
     ),
     Fault(
         "a batch that somebody holds is written into",

@@ -10,7 +10,7 @@ import copy
 
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relive import Field, Hindsight, ReplayBuffer
@@ -168,7 +168,6 @@ KINDS = st.fixed_dictionaries(
 
 
 @given(KINDS, st.integers(0, 2**32 - 1))
-@settings(max_examples=150, deadline=None)
 def test_hindsight_writes_what_a_slow_twin_writes(kind, chance):
     num_envs, autoreset = kind["num_envs"], kind["autoreset"]
     goals = 1 if kind["strategy"] == "final" else kind["goals"]
