@@ -1187,9 +1187,10 @@ class ReplayBuffer:
 
     def __repr__(self) -> str:
         held = "?" if is_captured(self._home.device) else len(self)
+        frames = "frames kept once, " if self._state.keeps_frames else ""
         return (
             f"ReplayBuffer({held} of {self.capacity} rows, {self._home.settings.sampler}, "
-            f"num_envs={self._num_envs}, n_step={self._n_step}, {self._home.device})"
+            f"num_envs={self._num_envs}, n_step={self._n_step}, {frames}{self._home.device})"
         )
 
     def _require_no_save(self, call: str) -> None:

@@ -249,7 +249,10 @@ class Hindsight:
         )
         for lane in real:
             self._waiting[lane].length += 1
-        self._reset_due = [self._has_resets and lane in lanes for lane in range(len(ended))]
+        self._reset_due = [
+            self._has_resets and ends and not is_fake
+            for ends, is_fake in zip(ended, self._reset_due, strict=True)
+        ]
         self._write(lanes, rows)
 
     def end_episode(self, env: int | None = None) -> None:

@@ -153,3 +153,10 @@ def test_what_differs_in_fields_is_said_part_by_part():
     )
     with pytest.raises(ConfigError, match=expected):
         ReplayBuffer(10, whole).load_state_dict(state)
+
+
+def test_a_buffer_shows_that_it_keeps_frames_once():
+    fields = {"obs": Field((4, 2), torch.uint8, stack=4), "action": Field()}
+    whole = {**fields, "obs": Field((4, 2), torch.uint8)}
+    shown = [repr(ReplayBuffer(8, each)) for each in (fields, whole)]
+    assert ["frames kept once, cpu)" in text for text in shown] == [True, False]
